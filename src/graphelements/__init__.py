@@ -1,0 +1,49 @@
+"""Graph Element Networks: learn maps between functions on a space from scattered samples, on any mesh.
+
+Public names in the order of the pipeline; they are imported when first used, so that importing the package is cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from .checkpoints import Checkpoint, load, load_checkpoint, save
+    from .errors import InputError
+    from .functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch, collate
+    from .meshes import Mesh, MeshConfig, MeshUnion, grid_mesh, mesh_at, scattered_mesh, union
+    from .network import DEFAULT, NEURAL_PROCESS, PAPER, GraphElementNetwork, NetworkConfig, build_network, num_weights
+    from .representations import Barycentric, Coupling, Multilinear, NearestNodes, Representation, SoftNearest
+    from .spaces import Box, Space
+    from .tasks import get_task
+    from .topology import Edges, delaunay_edges, grid_edges, hop_diameter, multiscale_edges, radius_edges
+    from .training import Report, TrainingConfig, fit, item_errors
+
+_HOMES = {
+    "errors": ("InputError",),
+    "spaces": ("Space", "Box"),
+    "functions": ("InputFunction", "OutputFunction", "SFT", "FunctionSamples", "Queries", "SFTBatch", "collate"),
+    "topology": ("Edges", "grid_edges", "delaunay_edges", "radius_edges", "multiscale_edges", "hop_diameter"),
+    "meshes": ("Mesh", "MeshConfig", "MeshUnion", "grid_mesh", "scattered_mesh", "mesh_at", "union"),
+    "representations": ("Representation", "Coupling", "SoftNearest", "Multilinear", "Barycentric", "NearestNodes"),
+    "network": ("GraphElementNetwork", "NetworkConfig", "build_network", "num_weights", "PAPER", "DEFAULT", "NEURAL_PROCESS"),
+    "training": ("fit", "TrainingConfig", "Report", "item_errors"),
+    "checkpoints": ("save", "load", "Checkpoint", "load_checkpoint"),
+    "tasks": ("get_task",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [*_HOME_OF, "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'graphelements' has no attribute {name!r}")
+    return getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,133 @@
+"""Checkpoints: one safetensors file whose header holds, as JSON, all that rebuilds the network. Never a pickle."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._version import __version__
+from .configs import from_plain, to_plain
+from .errors import InputError, require
+from .files import replaced
+from .functions import SFT
+from .meshes import MeshConfig
+from .network import GraphElementNetwork, NetworkConfig, build_network
+
+FORMAT = 1
+SHIPPED = Path(__file__).parent / "models"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A network with what is needed to use it again: how its meshes are built, its task, how it was trained."""
+
+    network: GraphElementNetwork
+    mesh: MeshConfig = MeshConfig()
+    task: str | None = None
+    training: dict[str, Any] = field(default_factory=dict)
+
+
+def save(checkpoint: Checkpoint | GraphElementNetwork, path: Path | str) -> None:
+    """Write a checkpoint or a bare network to `path`, replacing what was there only when complete."""
+    if isinstance(checkpoint, GraphElementNetwork):
+        checkpoint = Checkpoint(checkpoint)
+    network = checkpoint.network
+    header = {
+        "sft": to_plain(network.sft),
+        "network": to_plain(network.config),
+        "mesh": to_plain(checkpoint.mesh),
+        "task": checkpoint.task,
+        "training": checkpoint.training,
+        "versions": {"graphelements": __version__, "torch": torch.__version__, "python": platform.python_version()},
+    }
+    write_tensors(path, network.state_dict(), "checkpoint", header)
+
+
+def load(source: Path | str) -> GraphElementNetwork:
+    """The network of a checkpoint file, or of a shipped model by its name; ready to predict."""
+    return load_checkpoint(source).network
+
+
+def load_checkpoint(source: Path | str) -> Checkpoint:
+    """The checkpoint in a file, or a shipped one by its name."""
+    path = Path(source)
+    if not path.exists() and not path.suffix and len(path.parts) == 1:
+        shipped = sorted(p.stem for p in SHIPPED.glob("*.safetensors"))
+        require(
+            path.name in shipped,
+            f"no checkpoint file and no shipped model is called {source}; "
+            f"shipped models: {', '.join(shipped) or 'none in this version'}",
+        )
+        path = SHIPPED / f"{source}.safetensors"
+    tensors, header = read_tensors(path, "checkpoint")
+    try:
+        plain = {name: header[name] for name in ("sft", "network", "mesh")}
+    except KeyError as error:
+        raise InputError(f"{path}: the checkpoint's header has no {error.args[0]!r}; it is damaged, save it again") from None
+    sft = from_plain(SFT, plain["sft"], f"{path}: sft")
+    network = build_network(sft, from_plain(NetworkConfig, plain["network"], f"{path}: network"))
+    load_state(network, tensors, path)
+    return Checkpoint(
+        network.eval(), from_plain(MeshConfig, plain["mesh"], f"{path}: mesh"), header.get("task"), header.get("training") or {}
+    )
+
+
+def load_state(network: GraphElementNetwork, tensors: dict[str, Tensor], path: Path) -> None:
+    """Copy tensors into a network after checking that they are finite and fit it exactly."""
+    expected = network.state_dict()
+    wrong = sorted(set(expected) ^ set(tensors))
+    require(not wrong, f"{path}: tensors and configuration disagree, first at {wrong[0] if wrong else ''}; the file is damaged")
+    for name, tensor in tensors.items():
+        shape = tuple(expected[name].shape)
+        require(tuple(tensor.shape) == shape, f"{path}: {name} must have shape {shape}; got {tuple(tensor.shape)}")
+        require(
+            bool(tensor.isfinite().all()),
+            f"{path}: {name} has NaN or infinite numbers; the training diverged or the file is damaged",
+        )
+    network.load_state_dict(tensors)
+
+
+def write_tensors(path: Path | str, tensors: dict[str, Tensor], kind: str, header: dict[str, Any]) -> None:
+    """Tensors and a JSON header in one safetensors file of ours."""
+    from safetensors.torch import save_file
+
+    metadata = {"format": "pt", "graphelements": json.dumps({"kind": kind, "format": FORMAT, **header})}
+    with replaced(path) as temporary:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, temporary, metadata)
+
+
+def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and header of a safetensors file of ours, or one clear line about what is wrong with it."""
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    require(path.exists(), f"{path} does not exist; give the path of a {kind} or the name of a shipped model")
+    require(path.is_file(), f"{path} is a directory; give the .safetensors file in it")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(
+            f"{path} is not a readable safetensors file ({str(error).splitlines()[0]}); pickled .pt or .pth files are never read"
+        ) from None
+    require(
+        "graphelements" in metadata,
+        f"{path} is a safetensors file, but not one of graphelements: its header has no configuration",
+    )
+    try:
+        header = json.loads(metadata["graphelements"])
+    except json.JSONDecodeError:
+        raise InputError(f"{path}: the header is not valid JSON; the file is damaged") from None
+    require(isinstance(header, dict) and header.get("kind") == kind, f"{path} is not a {kind} of graphelements")
+    require(
+        isinstance(header.get("format"), int) and header["format"] <= FORMAT,
+        f"{path} has format {header.get('format')}, this version reads up to {FORMAT}; update graphelements",
+    )
+    return tensors, header

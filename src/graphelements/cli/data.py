@@ -1,0 +1,52 @@
+"""`graphelements data`: generate and inspect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command()
+def generate(
+    task: Annotated[str, typer.Argument(help="The task, see `graphelements tasks`.")],
+    out: Annotated[Path, typer.Option(help="The file to write; one that is there is replaced when the new one is complete.")],
+    num: Annotated[int, typer.Option(help="How many items (houses).")] = 250,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same data.")] = 0,
+) -> None:
+    """Generate data of a task, with the truth from a fine solver.
+
+    Example: graphelements data generate poisson-square --out houses.npz --num 250 --seed 1
+    """
+    from rich.progress import track
+
+    from ..errors import require
+    from ..files import replaced
+    from ..tasks import get_task
+
+    require(num > 0, f"--num must be 1 or more; got {num}")
+    made = get_task(task)
+    with replaced(out) as temporary:  # fails before the work if the place cannot be written
+        for _ in track(made.generate(temporary, num, seed), f"{task}: solving", total=num):
+            pass
+    typer.echo(f"wrote {out}")
+
+
+@app.command()
+def inspect(
+    path: Annotated[Path, typer.Argument(help="A data file, or a directory in the authors' format.")],
+    task: Annotated[str, typer.Option(help="The task that the data belong to.")] = "poisson-square",
+    houses: Annotated[str, typer.Option(help="all, train, test (the written-down split) or numbers such as 0-9,12.")] = "all",
+) -> None:
+    """Say what is in a data file or directory.
+
+    Example: graphelements data inspect houses.npz
+    """
+    from ..tasks import get_task
+
+    chosen = get_task(task)
+    for name, value in chosen.describe(chosen.load(path, houses)).items():
+        typer.echo(f"{name:<20} {value}")

@@ -1,0 +1,67 @@
+"""`graphelements evaluate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def evaluate(
+    checkpoint: Annotated[str, typer.Argument(help="A checkpoint file, or the name of a shipped model.")],
+    data: Annotated[Path, typer.Option(help="A data file, or a directory in the authors' format.")],
+    resolutions: Annotated[str, typer.Option(help="Nodes along each side, comma-separated.")] = "2,3,4,5,6,7",
+    houses: Annotated[str, typer.Option(help="all, train, test (the written-down split) or numbers such as 0-9,12.")] = "all",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to save the scores, each house's included [beside the checkpoint].")
+    ] = None,
+) -> None:
+    """Mean squared error per resolution, beside P1 finite elements with the same nodes and beside predicting the mean.
+
+    Example: graphelements evaluate runs/first/model.safetensors --data test.npz --resolutions 2,4,7
+    """
+    from dataclasses import asdict
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..checkpoints import load_checkpoint
+    from ..errors import InputError, require
+    from ..files import replaced
+    from ..tasks import get_task
+
+    try:
+        sizes = tuple(dict.fromkeys(int(part) for part in resolutions.split(",")))
+    except ValueError:
+        raise InputError(f"--resolutions are numbers such as 2,3,4; got {resolutions!r}") from None
+    require(min(sizes) > 0, f"--resolutions must be positive; got {resolutions!r}")
+    loaded = load_checkpoint(checkpoint)
+    require(loaded.task is not None, f"{checkpoint} belongs to no task of this library; score it with graphelements.item_errors")
+    task = get_task(str(loaded.task))
+    target = out or (Path(checkpoint).parent if Path(checkpoint).exists() else Path()) / "evaluation.json"
+    with replaced(target) as temporary:
+        found = task.load(data, houses)
+        with Console(stderr=True).status("evaluating") as status:
+            scores = task.evaluate(loaded, found, sizes, lambda text: status.update(f"evaluating {text}"))
+        full = {
+            "task": task.name,
+            "checkpoint": checkpoint,
+            "data": str(data),
+            "houses": houses,
+            "results": [asdict(s) for s in scores],
+        }
+        temporary.write_text(json.dumps(full, indent=1) + "\n")
+    brief = [{name: value for name, value in asdict(score).items() if name != "mse_of_item"} for score in scores]
+    if as_json:
+        typer.echo(json.dumps({"task": task.name, "results": brief}))
+        return
+    table = Table("method", "nodes", "MSE", "std over houses", "ms a scenario")
+    for score in scores:
+        nodes = f"{score.resolution}x{score.resolution}" if score.nodes else "-"
+        seconds = f"{1e3 * score.seconds_per_scenario:.2f}" if score.seconds_per_scenario else "-"
+        table.add_row(score.method, nodes, f"{score.mse_mean:.5f}", f"{score.mse_std:.5f}", seconds)
+    Console().print(table)
+    typer.echo(f"saved {target}")

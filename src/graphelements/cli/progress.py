@@ -1,0 +1,38 @@
+"""A progress bar with loss and estimate for training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from ..training import Report
+
+
+@contextmanager
+def training_progress(steps: int, shown: bool = True) -> Iterator[Callable[[Report], None]]:
+    """Yields a function that shows a report."""
+    columns = (
+        "[progress.description]{task.description}",
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:.4f}"),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not shown) as progress:
+        bar = progress.add_task("training", total=steps, loss=float("nan"))
+        smooth = None
+
+        def show(report: Report) -> None:
+            nonlocal smooth
+            smooth = report.loss if smooth is None else 0.95 * smooth + 0.05 * report.loss
+            progress.update(bar, completed=report.step, loss=smooth)
+            if report.validation and shown:
+                errors = "  ".join(f"{name} {value:.4f}" for name, value in report.validation.items())
+                progress.console.print(f"step {report.step}: validation MSE  {errors}", highlight=False)
+
+        yield show

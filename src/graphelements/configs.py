@@ -1,0 +1,81 @@
+"""Frozen dataclasses to and from plain data, and `name=value` settings on top of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any, TypeVar
+
+from .errors import InputError, require
+
+Config = TypeVar("Config")
+
+
+def to_plain(config: Any) -> dict[str, Any]:
+    """The config as JSON-ready dictionaries and lists."""
+    return asdict(config)
+
+
+def from_plain(kind: type[Config], plain: Mapping[str, Any], source: str = "config") -> Config:
+    """The frozen dataclass that `plain` describes; every wrong or unknown name is reported with its path."""
+    from pydantic import TypeAdapter, ValidationError
+
+    unknown = sorted(_unknown(kind, plain))
+    if unknown:
+        names = ", ".join(setting_names(kind))
+        raise InputError(f"{source}: unknown name {', '.join(unknown)}; the names are {names}")
+    try:
+        return TypeAdapter(kind).validate_python(plain)
+    except ValidationError as error:
+        first = error.errors()[0]
+        cause = first.get("ctx", {}).get("error", first["msg"])
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{source}: {where + ': ' if where else ''}{cause}; got {first['input']!r}".replace("\n", " ")) from None
+
+
+def setting_names(kind: Any, prefix: str = "") -> list[str]:
+    """The dotted names of all values of a config class or instance."""
+    names = []
+    for field in fields(kind):
+        value = getattr(kind, field.name, None)
+        default = value if value is not None else (field.default_factory() if callable(field.default_factory) else field.default)
+        if is_dataclass(default):
+            names += setting_names(default, f"{prefix}{field.name}.")
+        else:
+            names.append(prefix + field.name)
+    return names
+
+
+def with_settings(config: Config, settings: Iterable[str]) -> Config:
+    """A copy of the config with `name=value` settings applied, names dotted: network.latent_size=64."""
+    plain = to_plain(config)
+    names = setting_names(config)
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        require(bool(equals), f"a setting has the form name=value; got {setting!r}")
+        require(name in names, f"unknown setting {name!r}; the names are {', '.join(names)}")
+        *groups, last = name.split(".")
+        level = plain
+        for group in groups:
+            level = level[group]
+        level[last] = _parsed(text, level[last])
+    return from_plain(type(config), plain, "setting")
+
+
+def _parsed(text: str, current: Any) -> Any:
+    """Text as the user typed it: a comma-separated list where the value is a tuple, else left to the type of the field."""
+    if isinstance(current, (tuple, list)):
+        return [part for part in text.split(",") if part]
+    return text
+
+
+def _unknown(kind: Any, plain: Any, prefix: str = "") -> list[str]:
+    if not is_dataclass(kind) or not isinstance(plain, Mapping):
+        return []
+    known = {field.name: field for field in fields(kind)}
+    found = [prefix + str(name) for name in plain if name not in known]
+    for name, field in known.items():
+        default = field.default_factory() if callable(field.default_factory) else field.default
+        if name in plain and is_dataclass(default):
+            found += _unknown(default, plain[name], f"{prefix}{name}.")
+    return found

@@ -1,0 +1,1 @@
+"""Makes or reads sampled functions; never sees the network."""

@@ -1,0 +1,266 @@
+"""Files of houses: our own `.npz`, the authors' directories, and a single house in JSON.
+
+Our format is one `.npz` without pickles: `manifest` (JSON: format, version, library, counts, and what its maker adds,
+such as seed and generator parameters), `numbers` (houses), `num_heaters` (houses), `rectangles` (all heaters, 4),
+`powers` (all heaters, scenarios), `exterior_temperatures` (houses, scenarios), `query_points` (houses, scenarios,
+queries, 2), `temperatures` (houses, scenarios, queries).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._version import __version__
+from ..errors import InputError, require
+from .houses import Heater, House, Houses, Scenario, some
+
+FORMAT = "graphelements houses"
+FORMAT_VERSION = 1
+
+_ARRAYS = {
+    "numbers": 1,
+    "num_heaters": 1,
+    "rectangles": 2,
+    "powers": 2,
+    "exterior_temperatures": 2,
+    "query_points": 4,
+    "temperatures": 3,
+}
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    MemoryError,
+    RecursionError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def save_houses(path: str | Path, houses: Houses, manifest: Mapping[str, Any] | None = None) -> None:
+    """Write solved houses to one `.npz`, all or nothing; `manifest` says how they were made (seed, parameters)."""
+    path = Path(path)
+    temperatures = [house.temperatures for house in houses.houses if house.temperatures is not None]
+    require(len(temperatures) == len(houses), "only houses with temperatures can be saved; solve them first")
+    described = {
+        **(manifest or {}),
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "library": f"graphelements {__version__}",
+        "counts": {"houses": len(houses), "scenarios": houses.num_scenarios, "queries": houses.num_queries},
+    }
+    arrays = {
+        "manifest": np.array(json.dumps(described, sort_keys=True)),
+        "numbers": np.array(houses.numbers),
+        "num_heaters": np.array([len(house.rectangles) for house in houses.houses]),
+        "rectangles": np.concatenate([house.rectangles for house in houses.houses]),
+        "powers": np.concatenate([house.powers.T for house in houses.houses]),
+        "exterior_temperatures": np.stack([house.exterior_temperatures for house in houses.houses]),
+        "query_points": np.stack([house.query_points for house in houses.houses]),
+        "temperatures": np.stack(temperatures),
+    }
+    partial = path.parent / f".{path.name}.{os.getpid()}.partial"
+    try:
+        with partial.open("wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{path}: cannot be written ({_reason(error)}); name a file in an existing directory with room and permission"
+        ) from None
+    finally:
+        with suppress(OSError, ValueError):  # it has its final name by now, or was never made
+            partial.unlink()
+
+
+def load_houses(path: str | Path, numbers: Sequence[int] | None = None) -> Houses:
+    """The houses of a `.npz` or of a directory in the authors' format; all of them, or those of these numbers."""
+    path = Path(path)
+    with _named(path, "no such file or directory"):
+        require(path.exists(), "no such file or directory; name a .npz or a directory with desc_<i>.json files")
+        is_directory = path.is_dir()
+    return _load_directory(path, numbers) if is_directory else _load_npz(path, numbers)
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """What a `.npz` of houses says about itself."""
+    path = Path(path)
+    with _opened(path) as archive:
+        return _manifest(archive)
+
+
+def read_house_json(path: str | Path) -> Scenario:
+    """The scenario in a JSON file: `heaters` [[x0, y0, x1, y1, power], ...] and `exterior_temperature`."""
+    path = Path(path)
+    with _named(path, 'not readable as JSON with "heaters" and "exterior_temperature"; see the docs for an example'):
+        content = _parsed(path)
+        return Scenario(
+            _heaters(_entry(content, "heaters")), _number("exterior_temperature", _entry(content, "exterior_temperature"))
+        )
+
+
+def _load_npz(path: Path, numbers: Sequence[int] | None) -> Houses:
+    with _opened(path) as archive:
+        _manifest(archive)
+        arrays = {name: _array(archive, name, ndim) for name, ndim in _ARRAYS.items()}
+        for name in ("numbers", "num_heaters"):
+            require(
+                bool((arrays[name] % 1 == 0).all()) and bool((abs(arrays[name]) < 1e9).all()), f"{name} must be whole numbers"
+            )
+        num_heaters, per_house = arrays["num_heaters"].astype(int), len(arrays["numbers"])
+        require(
+            per_house > 0 and bool((num_heaters > 0).all()), "a file of houses needs houses, and each of them heaters; found none"
+        )
+        for name in ("num_heaters", "exterior_temperatures", "query_points", "temperatures"):
+            require(len(arrays[name]) == per_house, f"{name} must have one row per house, {per_house}; got {len(arrays[name])}")
+        for name in ("rectangles", "powers"):
+            total = int(num_heaters.sum())
+            require(len(arrays[name]) == total, f"{name} must have one row per heater, {total}; got {len(arrays[name])}")
+        stops = np.cumsum(num_heaters)[:-1]
+        rows = zip(
+            arrays["numbers"].astype(int).tolist(),
+            np.split(arrays["rectangles"], stops),
+            [powers.T for powers in np.split(arrays["powers"], stops)],
+            arrays["exterior_temperatures"],
+            arrays["query_points"],
+            arrays["temperatures"],
+            strict=True,
+        )
+        houses = Houses(tuple(House(*row) for row in rows))
+        return houses if numbers is None else houses.selected(numbers)
+
+
+def _load_directory(path: Path, numbers: Sequence[int] | None) -> Houses:
+    with _named(path, "not a readable directory"):
+        matches = (re.fullmatch(r"desc_(0|[1-9]\d{0,8})\.json", entry.name) for entry in path.iterdir())
+        present = sorted(int(match[1]) for match in matches if match)
+    require(
+        bool(present), f"{path}: a directory of houses has desc_<i>.json, <i>-X.npy and <i>-y.npy files; found no desc_<i>.json"
+    )
+    wanted = present if numbers is None else list(numbers)
+    missing = sorted(set(wanted) - set(present))
+    require(not missing, f"{path}: there are {len(present)} houses, {some(present)}; not among them: {some(missing)}")
+    houses = tuple(_load_authors_house(path, number) for number in wanted)
+    with _named(path, "not readable as houses"):
+        return Houses(houses)
+
+
+def _load_authors_house(directory: Path, number: int) -> House:
+    """One house in the authors' format: `boxes` [x0, y0, x1, y1, C] and `exterior_temp` of every scenario, X, y."""
+    description = directory / f"desc_{number}.json"
+    with _named(description, "not readable as a list of scenarios; copy the file again"):
+        content = _parsed(description)
+        require(isinstance(content, list) and bool(content), "a house needs a list of scenarios; got something else or none")
+        scenarios = [
+            Scenario(_heaters(_entry(s, "boxes")), _number("exterior_temp", _entry(s, "exterior_temp"))) for s in content
+        ]
+        placements = {len(s.heaters) for s in scenarios}
+        require(len(placements) == 1, f"the scenarios of a house share its heaters; got {sorted(placements)} heaters")
+        rectangles = np.array([[heater.rectangle for heater in s.heaters] for s in scenarios])
+        require(
+            bool(np.allclose(rectangles, rectangles[:1], rtol=0, atol=1e-9)),
+            "the scenarios of a house share its heaters; got different places, make them houses of their own",
+        )
+    points, values = (_load_npy(directory / f"{number}-{kind}.npy") for kind in "Xy")
+    expected = f"(scenarios, queries, 2) and (scenarios, queries, 1); got {points.shape} and {values.shape}"
+    with _named(directory / f"{number}-X.npy", "not readable as a house"):
+        require(points.ndim == values.ndim == 3 and values.shape[2] == 1, f"X and y need the shapes {expected}")
+        return House(
+            number,
+            rectangles[0],
+            np.array([[heater.power for heater in s.heaters] for s in scenarios]),
+            np.array([s.exterior_temperature for s in scenarios]),
+            points,
+            values[:, :, 0],
+        )
+
+
+def _load_npy(path: Path) -> np.ndarray:
+    with _named(path, "not a readable .npy of numbers without pickles; copy the file again"), path.open("rb") as file:
+        return _floats(path.name, np.lib.format.read_array(file, allow_pickle=False))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
+    with _named(path, "not a readable .npz of houses; make it again"):
+        require(
+            zipfile.is_zipfile(path), "a file of houses is a .npz archive; got something else or a part of one, make it again"
+        )
+        with np.load(path, allow_pickle=False) as archive:
+            yield archive
+
+
+def _array(archive: np.lib.npyio.NpzFile, name: str, ndim: int) -> np.ndarray:
+    require(name in archive.files, f"a file of houses needs the arrays {', '.join(_ARRAYS)}; {name} is missing")
+    array = _floats(name, archive[name])
+    require(array.ndim == ndim, f"{name} must have {ndim} axes; got shape {array.shape}")
+    return array
+
+
+def _floats(name: str, array: np.ndarray) -> np.ndarray:
+    require(array.dtype.kind in "fiu", f"{name} must hold real numbers; got {array.dtype}")
+    require(bool(np.isfinite(array).all()), f"{name} must be finite; found NaN or infinity")
+    return array.astype(np.float64)
+
+
+def _manifest(archive: np.lib.npyio.NpzFile) -> dict[str, Any]:
+    require("manifest" in archive.files, "a file of houses needs a manifest; found none, it was made by something else")
+    manifest = json.loads(str(archive["manifest"]))
+    require(
+        isinstance(manifest, dict) and manifest.get("format") == FORMAT, f"the manifest's format must be {FORMAT!r}; got another"
+    )
+    version = manifest.get("version")
+    require(version == FORMAT_VERSION, f"the format's version must be {FORMAT_VERSION}; got {version!r}, update graphelements")
+    return manifest
+
+
+def _parsed(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _entry(content: Any, key: str) -> Any:
+    require(isinstance(content, dict) and key in content, f"an object with the key {key!r} is needed; it is missing")
+    return content[key]
+
+
+def _heaters(rows: Any) -> tuple[Heater, ...]:
+    expected = "heaters must be a list of [x0, y0, x1, y1, power]"
+    require(isinstance(rows, list), f"{expected}; got {type(rows).__name__}")
+    for row in rows:
+        require(isinstance(row, list) and len(row) == 5, f"{expected}; got {str(row)[:60]!r}")
+    return tuple(Heater(*(_number("a number of a heater", value) for value in row)) for row in rows)
+
+
+def _number(name: str, value: Any) -> float:
+    require(type(value) in (int, float) and abs(value) < 1e300, f"{name} must be a finite number; got {str(value)[:60]!r}")
+    return float(value)
+
+
+@contextmanager
+def _named(path: Path, otherwise: str) -> Iterator[None]:
+    """Puts the file's name in front of what is wrong with it, in one line."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except _UNREADABLE as error:
+        raise InputError(f"{path}: {otherwise} ({_reason(error)})") from None
+
+
+def _reason(error: BaseException) -> str:
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(said.split())[:120] or type(error).__name__

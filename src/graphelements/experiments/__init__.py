@@ -1,0 +1,1 @@
+"""Experiments: a task and a config make a result with a name."""

@@ -1,0 +1,271 @@
+"""Spatial function transformations and their samples (paper sections 3.1 and 3.2).
+
+A batch is flat: the samples of all items stand one after another, each with the index of its item. It is
+literally the paper's set of (x, i, s); items may have any number of samples of every function, none included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from .errors import choose, require
+from .spaces import Box
+
+LOSSES = ("squared_error", "cross_entropy")
+
+
+@dataclass(frozen=True)
+class InputFunction:
+    """f_i : X -> I_i, described by samples with `channels` numbers each."""
+
+    name: str
+    channels: int = 1
+
+    def __post_init__(self) -> None:
+        require(self.channels > 0, f"input function {self.name!r} needs at least one channel; got {self.channels}")
+
+
+@dataclass(frozen=True)
+class OutputFunction:
+    """g_j : X -> O_j, a field; or, with `integrated`, one answer for the whole space (paper section 4.2).
+
+    `loss` is the distance in O_j. `conditions` counts the numbers that a query hands to the decoder besides its place.
+    """
+
+    name: str
+    channels: int = 1
+    integrated: bool = False
+    loss: str = "squared_error"
+    conditions: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.channels > 0, f"output function {self.name!r} needs at least one channel; got {self.channels}")
+        require(self.conditions >= 0, f"output function {self.name!r}: conditions must be 0 or more; got {self.conditions}")
+        choose(f"the loss of output function {self.name!r}", self.loss, LOSSES)
+
+
+@dataclass(frozen=True)
+class SFT:
+    """A spatial function transformation: the space, the input functions, the output functions."""
+
+    space: Box
+    inputs: tuple[InputFunction, ...]
+    outputs: tuple[OutputFunction, ...]
+
+    def __post_init__(self) -> None:
+        require(len(self.inputs) > 0, "an SFT needs at least one input function; got none")
+        require(len(self.outputs) > 0, "an SFT needs at least one output function; got none")
+        names = [f.name for f in (*self.inputs, *self.outputs)]
+        for functions in (self.inputs, self.outputs):
+            names = [f.name for f in functions]
+            require(len(set(names)) == len(names), f"the functions of an SFT need different names; got {names}")
+        for name in names:
+            require(name.isidentifier(), f"a function's name must be a Python identifier; got {name!r}")
+
+    def validate(self, batch: SFTBatch) -> None:
+        """Check names, channels, finiteness and places of a batch once, at the boundary; raise `InputError` if wrong."""
+        unknown = set(batch.inputs) - {f.name for f in self.inputs}
+        require(not unknown, f"input functions are {[f.name for f in self.inputs]}; got {sorted(unknown)} besides")
+        unknown = (set(batch.queries) | set(batch.targets)) - {f.name for f in self.outputs}
+        require(not unknown, f"output functions are {[f.name for f in self.outputs]}; got {sorted(unknown)} besides")
+        for function in self.inputs:
+            if function.name in batch.inputs:
+                samples = batch.inputs[function.name]
+                self._check(function.name, "values", samples.values, function.channels)
+                self._check_places(function.name, samples.points)
+        for function in self.outputs:
+            if function.name in batch.queries:
+                queries = batch.queries[function.name]
+                require(
+                    function.integrated == (queries.points is None),
+                    f"output {function.name!r} is "
+                    + ("integrated: its queries have no points" if function.integrated else "a field: its queries need points"),
+                )
+                if queries.points is not None:
+                    self._check_places(function.name, queries.points)
+                given = 0 if queries.conditions is None else queries.conditions.shape[-1]
+                require(
+                    given == function.conditions,
+                    f"queries of {function.name!r} need {function.conditions} conditions; got {given}",
+                )
+                if queries.conditions is not None:
+                    self._check(function.name, "conditions", queries.conditions, given)
+            if function.name in batch.targets:
+                self._check(function.name, "targets", batch.targets[function.name], function.channels)
+
+    def _check(self, name: str, what: str, values: Tensor, channels: int) -> None:
+        require(values.shape[-1] == channels, f"{what} of {name!r} need {channels} channels; got {values.shape[-1]}")
+        require(bool(values.isfinite().all()), f"{what} of {name!r} must be finite; found NaN or infinity, remove those rows")
+
+    def _check_places(self, name: str, points: Tensor) -> None:
+        require(
+            points.shape[-1] == self.space.dim,
+            f"points of {name!r} need {self.space.dim} coordinates; got {points.shape[-1]}",
+        )
+        require(bool(points.isfinite().all()), f"points of {name!r} must be finite; found NaN or infinity, remove those rows")
+        outside = points[~self.space.contains(points)]
+        require(
+            len(outside) == 0,
+            f"points of {name!r} must lie in the space; {len(outside)} of {len(points)} do not, "
+            f"the first at {outside[:1].tolist()}; enlarge the space or remove them",
+        )
+
+
+@dataclass(frozen=True)
+class FunctionSamples:
+    """Samples (x, s) of one function; `items` says which item of the batch each belongs to (item 0 if not given)."""
+
+    points: Float[Tensor, "samples dim"]
+    values: Float[Tensor, "samples channels"]
+    items: Int[Tensor, " samples"] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        require(
+            self.points.ndim == 2 and self.values.ndim == 2 and len(self.points) == len(self.values),
+            "samples need a row of coordinates and a row of values each; "
+            f"got shapes {tuple(self.points.shape)} and {tuple(self.values.shape)}",
+        )
+        if self.items is None:
+            object.__setattr__(self, "items", torch.zeros(len(self.points), dtype=torch.long, device=self.points.device))
+        require(self.items.shape == (len(self.points),), "samples need one item index each; leave items out for a single item")
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Where an output function is asked for, and under which conditions; without points, for the whole space."""
+
+    points: Float[Tensor, "queries dim"] | None = None
+    conditions: Float[Tensor, "queries conditions"] | None = None
+    items: Int[Tensor, " queries"] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        given = [t for t in (self.points, self.conditions, self.items) if t is not None]
+        num = len(given[0]) if given else 1
+        if self.items is None:
+            device = given[0].device if given else None
+            object.__setattr__(self, "items", torch.zeros(num, dtype=torch.long, device=device))
+        require(
+            all(len(t) == num for t in given),
+            f"points, conditions and items of queries need the same length; got {[len(t) for t in given]}",
+        )
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def split(self, size: int) -> list[Queries]:
+        """The queries in pieces of at most `size`, in order."""
+        rows = [slice(start, start + size) for start in range(0, max(len(self), 1), size)]
+        return [
+            Queries(
+                None if self.points is None else self.points[r],
+                None if self.conditions is None else self.conditions[r],
+                self.items[r],
+            )
+            for r in rows
+        ]
+
+
+@dataclass(frozen=True)
+class SFTBatch:
+    """<D_inp, D_out> for `num_items` items: named input samples, named queries, and targets where they are known."""
+
+    inputs: Mapping[str, FunctionSamples]
+    queries: Mapping[str, Queries]
+    targets: Mapping[str, Float[Tensor, "_queries _channels"]] = field(default_factory=dict)
+    num_items: int = 1
+
+    def __post_init__(self) -> None:
+        require(self.num_items > 0, f"a batch needs at least one item; got {self.num_items}")
+        for name, target in self.targets.items():
+            require(name in self.queries, f"targets of {name!r} need queries of the same name; got {sorted(self.queries)}")
+            require(
+                len(target) == len(self.queries[name]),
+                f"{name!r} needs one target per query; got {len(target)} targets and {len(self.queries[name])} queries",
+            )
+
+    def to(self, device: torch.device | str) -> SFTBatch:
+        """The batch on another device."""
+        moved = {
+            "inputs": {
+                n: FunctionSamples(s.points.to(device), s.values.to(device), s.items.to(device)) for n, s in self.inputs.items()
+            },
+            "queries": {
+                n: Queries(
+                    None if q.points is None else q.points.to(device),
+                    None if q.conditions is None else q.conditions.to(device),
+                    q.items.to(device),
+                )
+                for n, q in self.queries.items()
+            },
+            "targets": {n: t.to(device) for n, t in self.targets.items()},
+        }
+        return replace(self, **moved)
+
+    def selected(self, items: Sequence[int]) -> SFTBatch:
+        """The batch of these items alone, renumbered in this order."""
+        for item in items:
+            require(0 <= item < self.num_items, f"items of this batch are 0 to {self.num_items - 1}; got {item}")
+        number = torch.full((self.num_items,), -1)
+        number[torch.as_tensor(items, dtype=torch.long)] = torch.arange(len(items))
+
+        def rows(of: Tensor) -> tuple[Tensor, Tensor]:
+            new = number.to(of.device)[of]
+            kept = torch.nonzero(new >= 0)[:, 0]
+            return kept, new[kept]
+
+        inputs, queries, targets = {}, {}, {}
+        for name, samples in self.inputs.items():
+            kept, new = rows(samples.items)
+            inputs[name] = FunctionSamples(samples.points[kept], samples.values[kept], new)
+        for name, query in self.queries.items():
+            kept, new = rows(query.items)
+            queries[name] = Queries(
+                None if query.points is None else query.points[kept],
+                None if query.conditions is None else query.conditions[kept],
+                new,
+            )
+            if name in self.targets:
+                targets[name] = self.targets[name][kept]
+        return SFTBatch(inputs, queries, targets, len(items))
+
+
+def collate(batches: Sequence[SFTBatch]) -> SFTBatch:
+    """The items of several batches in one, in order; a function that a batch does not have gives it no rows."""
+    require(len(batches) > 0, "collate needs at least one batch; got none")
+    starts = [0]
+    for batch in batches:
+        starts.append(starts[-1] + batch.num_items)
+
+    def names(kind: str) -> list[str]:
+        return list(dict.fromkeys(name for batch in batches for name in getattr(batch, kind)))
+
+    def present(kind: str, name: str) -> list:
+        return [(getattr(b, kind)[name], start) for b, start in zip(batches, starts, strict=False) if name in getattr(b, kind)]
+
+    inputs = {
+        name: FunctionSamples(
+            torch.cat([s.points for s, _ in present("inputs", name)]),
+            torch.cat([s.values for s, _ in present("inputs", name)]),
+            torch.cat([s.items + start for s, start in present("inputs", name)]),
+        )
+        for name in names("inputs")
+    }
+    queries = {}
+    for name in names("queries"):
+        parts = present("queries", name)
+        for kind in ("points", "conditions"):
+            given = [getattr(q, kind) is not None for q, _ in parts]
+            require(all(given) or not any(given), f"either all or no items have {kind} in their queries of {name!r}")
+        first = parts[0][0]
+        queries[name] = Queries(
+            None if first.points is None else torch.cat([q.points for q, _ in parts]),
+            None if first.conditions is None else torch.cat([q.conditions for q, _ in parts]),
+            torch.cat([q.items + start for q, start in parts]),
+        )
+    targets = {name: torch.cat([t for t, _ in present("targets", name)]) for name in names("targets")}
+    return SFTBatch(inputs, queries, targets, starts[-1])

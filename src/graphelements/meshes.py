@@ -1,0 +1,257 @@
+"""Meshes: nodes placed in the space and the edges between them. The network never owns one; they meet only in the call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from .edge_kernels import EdgeTables, build_tables
+from .errors import require
+from .spaces import Box, Space
+from .topology import (
+    Connect,
+    Diagonals,
+    Edges,
+    boundary_segments,
+    delaunay_edges,
+    grid_edges,
+    grid_triangles,
+    hop_diameter,
+    multiscale_edges,
+    radius_edges,
+)
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """N and E of one item: plain data.
+
+    `axes` holds a regular grid's coordinates along each axis, `cells` the simplices that the nodes span; `Multilinear` needs
+    the one,
+    `Barycentric` the other.
+    """
+
+    space: Space
+    positions: Float[Tensor, "nodes dim"]
+    senders: Int[Tensor, " edges"]
+    receivers: Int[Tensor, " edges"]
+    levels: Int[Tensor, " edges"]
+    axes: tuple[Float[Tensor, " _"], ...] | None = None
+    cells: Int[Tensor, "cells corners"] | None = None
+
+    def __post_init__(self) -> None:
+        require(
+            self.positions.ndim == 2 and len(self.positions) > 0 and self.positions.shape[1] == self.space.dim,
+            f"a mesh needs at least one node with {self.space.dim} coordinates each; got shape {tuple(self.positions.shape)}",
+        )
+        require(
+            self.senders.shape == self.receivers.shape == self.levels.shape,
+            "edges need one sender, receiver and level each; "
+            f"got {len(self.senders)}, {len(self.receivers)} and {len(self.levels)}",
+        )
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.positions)
+
+    @property
+    def edges(self) -> Edges:
+        return Edges(self.senders, self.receivers, self.levels)
+
+    @cached_property
+    def diameter(self) -> int:
+        """The hop diameter: as many rounds make local information global."""
+        return hop_diameter(self.edges, self.num_nodes)
+
+    @cached_property
+    def boundary(self) -> Int[Tensor, "segments 2"]:
+        """The segments around the cells."""
+        require(self.cells is not None, "this mesh has no cells: build it with delaunay or grid edges to use barycentric weights")
+        assert self.cells is not None
+        return boundary_segments(self.cells)
+
+    def moved(self, positions: Float[Tensor, "nodes dim"], connect: Connect = delaunay_edges) -> Mesh:
+        """The mesh with its nodes elsewhere and edges made anew; gradients flow to `positions`."""
+        return mesh_at(self.space, positions, connect)
+
+    def to(self, device: torch.device | str) -> Mesh:
+        """The mesh on another device; what was derived from its graph comes along."""
+        there = replace(
+            self,
+            positions=self.positions.to(device),
+            senders=self.senders.to(device),
+            receivers=self.receivers.to(device),
+            levels=self.levels.to(device),
+            axes=None if self.axes is None else tuple(axis.to(device) for axis in self.axes),
+            cells=None if self.cells is None else self.cells.to(device),
+        )
+        if "diameter" in self.__dict__:
+            there.__dict__["diameter"] = self.diameter
+        return there
+
+
+def mesh_at(space: Space, positions: Float[Tensor, "nodes dim"], connect: Connect = delaunay_edges) -> Mesh:
+    """The mesh of these nodes with edges by `connect` and Delaunay cells."""
+    require(bool(positions.isfinite().all()), "node positions must be finite; found NaN or infinity")
+    require(
+        bool(space.contains(positions.detach()).all()), "node positions must lie in the space; move them there with space.project"
+    )
+    edges = connect(space, positions)
+    return Mesh(space, positions, *edges, cells=space.triangulate(positions))
+
+
+def scattered_mesh(space: Space, num_nodes: int, generator: torch.Generator, connect: Connect = delaunay_edges) -> Mesh:
+    """Nodes of a scrambled Halton sequence: random but well spread (paper A.4)."""
+    from scipy.stats import qmc
+
+    require(num_nodes > 0, f"a mesh needs at least one node; got {num_nodes}")
+    seed = int(torch.randint(2**31, (), generator=generator))
+    cube = qmc.Halton(space.intrinsic_dim, scramble=True, rng=seed).random(num_nodes)
+    return mesh_at(space, space.from_cube(torch.as_tensor(cube, dtype=torch.get_default_dtype())), connect)
+
+
+def grid_mesh(space: Box, resolution: int | Sequence[int], connect: Connect | Diagonals = "one") -> Mesh:
+    """`resolution` nodes along each axis, borders included (a single node sits in the centre); the last axis varies fastest."""
+    shape = [resolution] * space.dim if isinstance(resolution, int) else list(resolution)
+    require(
+        len(shape) == space.dim and min(shape) > 0,
+        f"a grid in {space.dim} dimensions needs {space.dim} positive resolutions; got {shape}",
+    )
+    axes = tuple(
+        torch.linspace(a, b, n) if n > 1 else torch.tensor([(a + b) / 2])
+        for a, b, n in zip(space.lower, space.upper, shape, strict=True)
+    )
+    positions = torch.cartesian_prod(*axes).reshape(-1, space.dim)
+    edges = grid_edges(shape, connect) if isinstance(connect, str) else connect(space, positions)
+    planar = space.dim == 2 and min(shape) > 1
+    return Mesh(space, positions, *edges, axes=axes, cells=grid_triangles(shape) if planar else space.triangulate(positions))
+
+
+@dataclass(frozen=True)
+class MeshConfig:
+    """How a task places nodes and joins them, for any resolution.
+
+    `edges`: "grid" (axes and `diagonals`), "delaunay" (on a grid: its fixed tie-break, the same as "grid" with one diagonal),
+    "radius" (`radius` in units of the grid spacing) or "multiscale" (nested subsets, each `scale_ratio` times smaller).
+    """
+
+    edges: Literal["grid", "delaunay", "radius", "multiscale"] = "delaunay"
+    diagonals: Diagonals = "one"
+    radius: float = 1.5
+    scale_ratio: float = 4.0
+
+
+def build_grid(config: MeshConfig, space: Box, resolution: int) -> Mesh:
+    """The regular mesh of a resolution under a config."""
+    if config.edges == "radius":
+        step = max(space.sides) / max(resolution - 1, 1)
+        return grid_mesh(space, resolution, radius_edges(config.radius * step))
+    if config.edges == "multiscale":
+        return grid_mesh(space, resolution, multiscale_edges(config.scale_ratio))
+    return grid_mesh(space, resolution, "one" if config.edges == "delaunay" else config.diagonals)
+
+
+@dataclass(frozen=True)
+class MeshUnion:
+    """The disjoint union of the meshes of a batch: one graph, with the item of every node.
+
+    `parts` are the distinct meshes, `part_of_item` says which one an item uses; a mesh shared by all items is one part.
+    """
+
+    parts: tuple[Mesh, ...]
+    part_of_item: tuple[int, ...]
+    positions: Float[Tensor, "nodes dim"]
+    senders: Int[Tensor, " edges"]
+    receivers: Int[Tensor, " edges"]
+    levels: Int[Tensor, " edges"]
+    items: Int[Tensor, " nodes"]
+    starts: Int[Tensor, " items"]
+
+    @property
+    def space(self) -> Space:
+        return self.parts[0].space
+
+    @property
+    def num_items(self) -> int:
+        return len(self.part_of_item)
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.positions)
+
+    @cached_property
+    def spacing(self) -> Float[Tensor, " nodes"]:
+        """The mean length of a node's incoming edges of the finest scale, in units of the space; 1 for a node without any."""
+        finest = torch.where(self.levels == 0, 1.0, 0.0)
+        space = self.space
+        lengths = space.distance(self.positions[self.senders], self.positions[self.receivers]) / space.unit_length
+        total = torch.zeros_like(self.positions[:, 0]).index_add(0, self.receivers, lengths * finest)
+        count = torch.zeros_like(self.positions[:, 0]).index_add(0, self.receivers, finest.to(total))
+        # coinciding nodes have length 0: keep ratios finite
+        return torch.where(count > 0, total / count.clamp(min=1), 1.0).clamp(min=1e-4)
+
+    @cached_property
+    def tables(self) -> EdgeTables:
+        """Neighbour tables for the compiled kernels."""
+        return build_tables(self.senders, self.receivers, self.num_nodes)
+
+    def per_item(self, values: Sequence[int]) -> list[int]:
+        """One value per part, spread over the items."""
+        return [values[part] for part in self.part_of_item]
+
+
+def union(meshes: Mesh | Sequence[Mesh] | MeshUnion, num_items: int | None = None) -> MeshUnion:
+    """The union of one mesh per item; a single mesh is shared by all `num_items` items."""
+    if isinstance(meshes, MeshUnion):
+        require(
+            num_items in (None, meshes.num_items), f"a batch of {num_items} items needs as many meshes; got {meshes.num_items}"
+        )
+        return meshes
+    if isinstance(meshes, Mesh):
+        return _repeated(meshes, num_items or 1)
+    require(num_items in (None, len(meshes)), f"a batch of {num_items} items needs one mesh or as many meshes; got {len(meshes)}")
+    require(len(meshes) > 0, "a union needs at least one mesh; got none")
+    numbers = {id(mesh): i for i, mesh in reversed(list(enumerate(meshes)))}
+    firsts = sorted(set(numbers.values()))
+    parts = tuple(meshes[i] for i in firsts)
+    if len(parts) == 1:
+        return _repeated(parts[0], len(meshes))
+    for part in parts[1:]:
+        require(part.space == parts[0].space, "the meshes of a batch must lie in the same space; batch other spaces apart")
+    device = meshes[0].positions.device
+    nodes = torch.tensor([m.num_nodes for m in meshes], device=device)
+    edges = torch.tensor([len(m.senders) for m in meshes], device=device)
+    starts = nodes.cumsum(0) - nodes
+    shift = starts.repeat_interleave(edges, output_size=sum(len(m.senders) for m in meshes))
+    return MeshUnion(
+        parts,
+        tuple(firsts.index(numbers[id(mesh)]) for mesh in meshes),
+        torch.cat([m.positions for m in meshes]),
+        torch.cat([m.senders for m in meshes]) + shift,
+        torch.cat([m.receivers for m in meshes]) + shift,
+        torch.cat([m.levels for m in meshes]),
+        torch.arange(len(meshes), device=device).repeat_interleave(nodes, output_size=sum(m.num_nodes for m in meshes)),
+        starts,
+    )
+
+
+def _repeated(mesh: Mesh, num_items: int) -> MeshUnion:
+    items = torch.arange(num_items, device=mesh.positions.device)
+    starts = items * mesh.num_nodes
+    shift = starts.repeat_interleave(len(mesh.senders))
+    return MeshUnion(
+        (mesh,),
+        (0,) * num_items,
+        mesh.positions.repeat(num_items, 1),
+        mesh.senders.repeat(num_items) + shift,
+        mesh.receivers.repeat(num_items) + shift,
+        mesh.levels.repeat(num_items),
+        items.repeat_interleave(mesh.num_nodes),
+        starts,
+    )

@@ -1,0 +1,55 @@
+"""The nearest sites of every point, within its own item."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+DENSE_SITES = 512
+
+
+def nearest(
+    points: Float[Tensor, "points dim"],
+    point_items: Int[Tensor, " points"],
+    sites: Float[Tensor, "sites dim"],
+    starts: Int[Tensor, " items"],
+    counts: list[int],
+    num: int,
+) -> Int[Tensor, "points num"]:
+    """Indices of the `num` nearest sites (by straight distance) of each point, nearest first; -1 where its item has fewer.
+
+    The sites of item i are the rows from `starts[i]`, `counts[i]` of them. Small items are searched on the device by a table of
+    distances, large ones by one k-d tree in which items lie far apart along an extra axis.
+    """
+    points, sites = points.detach(), sites.detach()
+    most = max(counts)
+    if most > DENSE_SITES:
+        return _tree_search(points, point_items, sites, counts, num)
+    slots = torch.arange(most, device=points.device)
+    rows = starts[:, None] + slots  # items, most
+    filled = slots < torch.tensor(counts, device=points.device)[:, None]
+    table = torch.where(filled[..., None], sites[rows.clamp(max=len(sites) - 1)], torch.inf)  # items, most, dim
+    squared = (points[:, None] - table[point_items]).square().sum(-1)  # points, most
+    kept = min(num, most)
+    near = squared.topk(kept, largest=False).indices
+    found = torch.where(filled[point_items].gather(1, near), starts[point_items][:, None] + near, -1)
+    return torch.nn.functional.pad(found, (0, num - kept), value=-1)
+
+
+def _tree_search(points: Tensor, point_items: Tensor, sites: Tensor, counts: list[int], num: int) -> Tensor:
+    from scipy.spatial import cKDTree
+
+    site_items = torch.arange(len(counts), device=sites.device).repeat_interleave(torch.tensor(counts, device=sites.device))
+    if len(sites) == 0 or len(points) == 0:
+        return torch.full((len(points), num), -1, device=points.device)
+    reach = 4.0 * float((sites.max(0).values - sites.min(0).values).norm() + (points - sites[0]).norm(dim=-1).max() + 1.0)
+    lifted = [
+        torch.cat([x.double(), i.double()[:, None] * reach], -1).cpu().numpy()
+        for x, i in ((points, point_items), (sites, site_items))
+    ]
+    _, found = cKDTree(lifted[1]).query(lifted[0], k=range(1, num + 1), workers=-1)
+    found = torch.as_tensor(found, dtype=torch.long, device=points.device)
+    missing = found >= len(sites)
+    other = site_items[found.clamp(max=len(sites) - 1)] != point_items[:, None]
+    return torch.where(missing | other, -1, found)

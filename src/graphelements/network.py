@@ -1,0 +1,323 @@
+"""The graph element network: encode -> scatter -> propagate -> gather or integrate -> decode (paper section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .errors import require
+from .functions import SFT, FunctionSamples, OutputFunction, Queries, SFTBatch
+from .losses import build_loss, mean_over_items
+from .meshes import Mesh, MeshUnion, union
+from .message_passing import Graph, MessagePassing
+from .normalisation import Normaliser
+from .perceptron import Perceptron
+from .representations import Barycentric, Coupling, Multilinear, NearestNodes, Representation, SoftNearest
+
+Meshes = Mesh | Sequence[Mesh] | MeshUnion
+Sees = Literal["value", "position", "offset"]
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The sizes and options of a network; the defaults are the paper's, appendix A.2 to the letter.
+
+    `encoder_sees` and `decoder_sees`: "value" (paper), "position" (the point's coordinates besides, as in the released code) or
+    "offset" (the offset to each touched node in units of its spacing, and the logarithm of the spacing).
+    `nodes_see` and `edges_see` add a node's place and spacing, and an edge's offset, length and level, to message passing.
+    `rounds` is T: a number, or "diameter" for the hop diameter of each item's mesh, 2(k-1) on a k x k grid with one diagonal a
+    cell.
+    """
+
+    latent_size: int = 32
+    message_size: int = 16
+    edge_hidden: int = 48
+    node_hidden: int = 64
+    encoder_hidden: tuple[int, ...] = (48,)
+    decoder_hidden: tuple[int, ...] = (32,)
+    encoder_sees: Sees = "value"
+    decoder_sees: Sees = "value"
+    nodes_see: Literal["nothing", "spacing", "place"] = "nothing"
+    edges_see: Literal["nothing", "offset"] = "nothing"
+    representation: Literal["soft_nearest", "multilinear", "barycentric", "nearest_nodes"] = "soft_nearest"
+    sharpness: float = 1.0
+    learn_sharpness: bool = False
+    num_touched: int = 4
+    rounds: int | Literal["diameter"] = "diameter"
+    residual: bool = False
+    norm: Literal["none", "layer"] = "none"
+    aggregation: Literal["sum", "mean"] = "sum"
+    integration: Literal["sum", "area"] = "sum"
+
+    def __post_init__(self) -> None:
+        for name in ("latent_size", "message_size", "edge_hidden", "node_hidden", "num_touched"):
+            require(getattr(self, name) > 0, f"{name} must be positive; got {getattr(self, name)}")
+        require(min((*self.encoder_hidden, *self.decoder_hidden, 1)) > 0, "hidden sizes must be positive")
+        require(self.rounds == "diameter" or self.rounds >= 0, f"rounds must be 0 or more, or 'diameter'; got {self.rounds}")
+
+
+PAPER = NetworkConfig()
+"""Appendix A.2 to the letter: these are the defaults."""
+
+DEFAULT = NetworkConfig(
+    encoder_sees="offset",
+    decoder_sees="offset",
+    nodes_see="place",
+    edges_see="offset",
+    representation="nearest_nodes",
+    sharpness=3.0,
+    learn_sharpness=True,
+    residual=True,
+    norm="layer",
+)
+"""Ours: local coordinates and a sparse continuous representation at the paper's sizes."""
+
+NEURAL_PROCESS = NetworkConfig(
+    latent_size=128,
+    encoder_hidden=(128, 128, 128),
+    decoder_hidden=(128, 128, 128, 128),
+    encoder_sees="position",
+    decoder_sees="position",
+    rounds=0,
+)
+"""The baseline: on one node and without rounds a GEN is a neural process; deeper and wider nets make up for the missing graph."""
+
+
+class GraphElementNetwork(nn.Module):
+    """Learned encoders, message passing and decoders of one SFT; runs on any mesh, which it is given in the call."""
+
+    def __init__(
+        self,
+        sft: SFT,
+        config: NetworkConfig,
+        representation: Representation,
+        encoders: nn.ModuleDict,
+        placement: nn.Module | None,
+        message_passing: MessagePassing | None,
+        reader: nn.Module | None,
+        decoders: nn.ModuleDict,
+    ) -> None:
+        super().__init__()
+        self.sft, self.config = sft, config
+        self.representation = representation
+        self.encoders = encoders
+        self.placement = placement
+        self.message_passing = message_passing
+        self.reader = reader
+        self.decoders = decoders
+        self.losses = nn.ModuleDict({f.name: build_loss(f.loss) for f in sft.outputs})
+        self.input_scales = nn.ModuleDict({f.name: Normaliser(f.channels) for f in sft.inputs})
+        self.output_scales = nn.ModuleDict({f.name: Normaliser(f.channels) for f in sft.outputs})
+        self.compiled_kernels = False
+
+    def forward(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
+        """What the decoders put out for every query, in network units; `predict` gives answers in original units."""
+        mesh = union(meshes, batch.num_items)
+        states = self.write(batch.inputs, mesh)
+        states = self.propagate(states, mesh)
+        return self.read(states, batch.queries, mesh)
+
+    def write(self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion) -> Float[Tensor, "nodes latent"]:
+        """z0: samples into node states. Additive: writing two sets of samples is the sum of writing each."""
+        states = mesh.positions.new_zeros(mesh.num_nodes, self.config.latent_size)
+        for name, samples in inputs.items():
+            coupling = self.representation(samples.points, samples.items, mesh)
+            states = states + coupling.scatter(self.encode(name, samples, coupling, mesh))
+        return states
+
+    def read(
+        self, states: Float[Tensor, "nodes latent"], queries: Mapping[str, Queries], mesh: MeshUnion
+    ) -> dict[str, Float[Tensor, "_queries _channels"]]:
+        """Decoder outputs at any number of queries."""
+        outputs = {}
+        for name, query in queries.items():
+            latents = self.integrate(states, query, mesh) if query.points is None else self.gather(states, query, mesh)
+            outputs[name] = self.decode(name, latents, query, mesh)
+        return outputs
+
+    def encode(
+        self, name: str, samples: FunctionSamples, coupling: Coupling, mesh: MeshUnion
+    ) -> Float[Tensor, "samples *touched latent"]:
+        """e_i(s): one code per sample, or with offsets e_i(s, x - x_l) one per sample and touched node."""
+        values = self.input_scales[name].normalised(samples.values)  # type: ignore[operator]
+        if self.config.encoder_sees == "offset":
+            local = self.local_coordinates(coupling, mesh)
+            values = torch.cat([values[:, None].expand(*local.shape[:2], values.shape[-1]), local], -1)
+        elif self.config.encoder_sees == "position":
+            values = torch.cat([values, mesh.space.coordinates(samples.points)], -1)
+        return self.encoders[name](values)
+
+    def propagate(self, states: Float[Tensor, "nodes latent"], mesh: MeshUnion) -> Float[Tensor, "nodes latent"]:
+        """zT: T rounds of message passing."""
+        rounds = self.rounds(mesh)
+        if self.placement is not None:
+            states = states + self.placement(self.node_features(mesh))
+        if self.message_passing is None or max(rounds) == 0:
+            return states
+        graph = self.graph(mesh)
+        of_node = None if min(rounds) == max(rounds) else torch.tensor(rounds, device=states.device)[mesh.items]
+        for number in range(max(rounds)):
+            updated = self.message_passing(states, graph)
+            states = updated if of_node is None else torch.where((of_node > number)[:, None], updated, states)
+        return states
+
+    def gather(self, states: Float[Tensor, "nodes latent"], queries: Queries, mesh: MeshUnion) -> Float[Tensor, "queries latent"]:
+        """z(x) = sum over l of r_l(x) z_l; with offsets, of r_l(x) rho(z_l, x - x_l)."""
+        assert queries.points is not None
+        coupling = self.representation(queries.points, queries.items, mesh)
+        if self.reader is None:
+            return coupling.gather(states)
+        return coupling.blend(self.reader(torch.cat([states[coupling.nodes], self.local_coordinates(coupling, mesh)], -1)))
+
+    def integrate(
+        self, states: Float[Tensor, "nodes latent"], queries: Queries, mesh: MeshUnion
+    ) -> Float[Tensor, "queries latent"]:
+        """The sum over all nodes of an item (paper section 4.2), or their mean by area so that it does not grow with the mesh."""
+        if self.config.integration == "area":
+            areas = mesh.spacing**mesh.space.intrinsic_dim
+            totals = areas.new_zeros(mesh.num_items).index_add(0, mesh.items, areas)
+            states = states * (areas / totals[mesh.items])[:, None]
+        return states.new_zeros(mesh.num_items, states.shape[-1]).index_add(0, mesh.items, states)[queries.items]
+
+    def decode(
+        self, name: str, latents: Float[Tensor, "queries latent"], queries: Queries, mesh: MeshUnion
+    ) -> Float[Tensor, "queries channels"]:
+        """d_j(z(x), c)."""
+        parts = [latents]
+        if self.config.decoder_sees == "position" and queries.points is not None:
+            parts.append(mesh.space.coordinates(queries.points))
+        if queries.conditions is not None:
+            parts.append(queries.conditions)
+        return self.decoders[name](torch.cat(parts, -1))
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: SFTBatch) -> Float[Tensor, ""]:
+        """The mean over items of the mean over outputs of the mean over queries, in network units."""
+        losses = []
+        for name, target in batch.targets.items():
+            target = self.output_scales[name].normalised(target)  # type: ignore[operator]
+            losses.append((self.losses[name](outputs[name], target), batch.queries[name].items))
+        require(len(losses) > 0, "a loss needs targets; this batch has none")
+        return mean_over_items(losses, batch.num_items)
+
+    @torch.no_grad()
+    def predict(self, batch: SFTBatch, meshes: Meshes, chunk: int = 65536) -> dict[str, Float[Tensor, "_queries _channels"]]:
+        """Answers in original units, read `chunk` queries at a time so that memory stays bounded."""
+        self.sft.validate(batch)
+        mesh = union(meshes, batch.num_items)
+        states = self.propagate(self.write(batch.inputs, mesh), mesh)
+        answers = {}
+        for name, queries in batch.queries.items():
+            pieces = [self.answer(name, self.read(states, {name: piece}, mesh)[name]) for piece in queries.split(chunk)]
+            answers[name] = torch.cat(pieces)
+        return answers
+
+    def answer(self, name: str, outputs: Float[Tensor, "queries channels"]) -> Float[Tensor, "queries channels"]:
+        """Decoder outputs as predictions in original units."""
+        return self.output_scales[name].restored(self.losses[name].answer(outputs))  # type: ignore[operator]
+
+    def fit_normalisation(self, batches: Iterable[SFTBatch]) -> None:
+        """Fit the scale of every function on training data."""
+        batches = list(batches)
+        for name, scale in self.input_scales.items():
+            scale.fit([b.inputs[name].values for b in batches if name in b.inputs])  # type: ignore[operator]
+        for name, scale in self.output_scales.items():
+            if self.losses[name].normalised:
+                scale.fit([b.targets[name] for b in batches if name in b.targets])  # type: ignore[operator]
+
+    def rounds(self, mesh: MeshUnion) -> list[int]:
+        """T of every item."""
+        fixed = self.config.rounds
+        return mesh.per_item([part.diameter for part in mesh.parts]) if fixed == "diameter" else [fixed] * mesh.num_items
+
+    def graph(self, mesh: MeshUnion) -> Graph:
+        """Edges with what messages see of them: the offset in units of the receiver's spacing, its length, and the level."""
+        senders, receivers = mesh.senders, mesh.receivers
+        features = mesh.positions.new_zeros(len(senders), 0)
+        if self.config.edges_see == "offset":
+            space = mesh.space
+            offsets = space.offset(mesh.positions[senders], mesh.positions[receivers]) / space.unit_length
+            offsets = offsets / mesh.spacing[receivers][:, None]
+            lengths = space.distance(mesh.positions[senders], mesh.positions[receivers]) / space.unit_length
+            features = torch.cat([offsets, torch.stack([lengths / mesh.spacing[receivers], mesh.levels.to(offsets)], -1)], -1)
+        degrees = mesh.positions.new_zeros(mesh.num_nodes).index_add(
+            0, receivers, torch.ones_like(mesh.positions[:, 0])[receivers]
+        )
+        return Graph(senders, receivers, features, degrees, mesh.tables if self.compiled_kernels else None)
+
+    def node_features(self, mesh: MeshUnion) -> Float[Tensor, "nodes features"]:
+        """What a node sees of itself: the logarithm of its spacing, and with "place" its coordinates."""
+        features = [mesh.spacing.log()[:, None]]
+        if self.config.nodes_see == "place":
+            features.append(mesh.space.coordinates(mesh.positions))
+        return torch.cat(features, -1)
+
+    @staticmethod
+    def local_coordinates(coupling: Coupling, mesh: MeshUnion) -> Float[Tensor, "points touched local"]:
+        """x - x_l in units of the node's spacing, and the logarithm of the spacing."""
+        spacing = mesh.spacing[coupling.nodes][..., None]
+        return torch.cat([coupling.offsets / (mesh.space.unit_length * spacing), spacing.log()], -1)
+
+
+def build_network(sft: SFT, config: NetworkConfig = DEFAULT, seed: int = 0) -> GraphElementNetwork:
+    """A network for this SFT with freshly drawn weights."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        dim, latent = sft.space.dim, config.latent_size
+        extra = {"value": 0, "position": dim, "offset": dim + 1}
+        encoders = {
+            f.name: Perceptron((f.channels + extra[config.encoder_sees], *config.encoder_hidden, latent)) for f in sft.inputs
+        }
+        placement = {"nothing": None, "spacing": nn.Linear(1, latent), "place": nn.Linear(1 + dim, latent)}[config.nodes_see]
+        message_passing = None
+        if config.rounds != 0:
+            message_passing = MessagePassing(
+                latent,
+                config.message_size,
+                config.edge_hidden,
+                config.node_hidden,
+                dim + 2 if config.edges_see == "offset" else 0,
+                config.residual,
+                config.norm,
+                config.aggregation,
+            )
+        reader = Perceptron((latent + dim + 1, *config.encoder_hidden, latent)) if config.decoder_sees == "offset" else None
+        decoders = {
+            f.name: Perceptron((_decoder_inputs(config, sft, f), *config.decoder_hidden, f.channels)) for f in sft.outputs
+        }
+        return GraphElementNetwork(
+            sft,
+            config,
+            _build_representation(config),
+            nn.ModuleDict(encoders),
+            placement,
+            message_passing,
+            reader,
+            nn.ModuleDict(decoders),
+        )
+
+
+def _decoder_inputs(config: NetworkConfig, sft: SFT, function: OutputFunction) -> int:
+    sees_place = config.decoder_sees == "position" and not function.integrated
+    return config.latent_size + (sft.space.dim if sees_place else 0) + function.conditions
+
+
+def _build_representation(config: NetworkConfig) -> Representation:
+    match config.representation:
+        case "soft_nearest":
+            return SoftNearest(config.sharpness, config.learn_sharpness)
+        case "nearest_nodes":
+            return NearestNodes(config.num_touched, config.sharpness, config.learn_sharpness)
+        case "multilinear":
+            return Multilinear()
+        case "barycentric":
+            return Barycentric()
+
+
+def num_weights(network: nn.Module) -> int:
+    """How many numbers are learned."""
+    return sum(p.numel() for p in network.parameters() if p.requires_grad)

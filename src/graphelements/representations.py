@@ -1,0 +1,283 @@
+"""The representation function r : X -> R^n of the paper (sections 3.3 and A.1), for writing to and reading from nodes.
+
+Every one is a partition of unity, defined everywhere (outside the hull of the nodes: the weights of the closest hull point,
+where r is sparse), continuous in the point, and differentiable in the positions of the nodes. It returns a `Coupling`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from .errors import require
+from .meshes import MeshUnion
+from .neighbours import nearest
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """For every point the nodes that it touches, r_l(x) and the offsets x - x_l.
+
+    `block` is set where every point of an item touches all nodes of the item and items are alike: (items, points, nodes) of the
+    dense weights, so that sums over points or nodes are matrix products.
+    """
+
+    nodes: Int[Tensor, "points touched"]
+    weights: Float[Tensor, "points touched"]
+    offsets: Float[Tensor, "points touched dim"]
+    num_nodes: int
+    block: tuple[int, int, int] | None = None
+
+    def scatter(self, codes: Float[Tensor, "points *touched latent"]) -> Float[Tensor, "nodes latent"]:
+        """z_l = sum over x of r_l(x) code(x), for one code per point or one per point and touched node."""
+        if codes.ndim == 2 and self.block is not None:
+            items, points, nodes = self.block
+            weights = self.weights.reshape(items, points, nodes)
+            return torch.bmm(weights.mT, codes.reshape(items, points, codes.shape[-1])).flatten(0, 1)
+        if codes.ndim == 2:
+            codes = codes[:, None]
+        weighted = self.weights[..., None] * codes
+        return codes.new_zeros(self.num_nodes, codes.shape[-1]).index_add(0, self.nodes.flatten(), weighted.flatten(0, 1))
+
+    def gather(self, states: Float[Tensor, "nodes latent"]) -> Float[Tensor, "points latent"]:
+        """z(x) = sum over l of r_l(x) z_l."""
+        if self.block is not None:
+            items, points, nodes = self.block
+            latents = torch.bmm(self.weights.reshape(items, points, nodes), states.reshape(items, nodes, states.shape[-1]))
+            return latents.flatten(0, 1)
+        return self.blend(states[self.nodes])
+
+    def blend(self, values: Float[Tensor, "points touched latent"]) -> Float[Tensor, "points latent"]:
+        """sum over l of r_l(x) value(x, l)."""
+        return torch.einsum("pt,ptl->pl", self.weights, values)
+
+
+class Representation(nn.Module, ABC):
+    """r: points of items on meshes -> `Coupling`. Abstract; the classes below are final."""
+
+    @abstractmethod
+    def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
+        """Which nodes each point touches, and how much."""
+
+
+def _coupling(points: Tensor, mesh: MeshUnion, nodes: Tensor, weights: Tensor) -> Coupling:
+    offsets = mesh.space.offset(points[:, None].expand(*nodes.shape, points.shape[-1]), mesh.positions[nodes])
+    return Coupling(nodes, weights, offsets, mesh.num_nodes)
+
+
+def _counts(mesh: MeshUnion) -> list[int]:
+    return mesh.per_item([part.num_nodes for part in mesh.parts])
+
+
+class SoftNearest(Representation):
+    """r(x) = softmax over all nodes of -sharpness * dist(x, x_l), distances in units of the space.
+
+    The paper's sharpness is 1; `learned` makes it a weight. Dense: every point touches every node of its mesh.
+    """
+
+    def __init__(self, sharpness: float = 1.0, learned: bool = False) -> None:
+        super().__init__()
+        self.log_sharpness = _log_sharpness(sharpness, learned)
+
+    def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
+        counts = _counts(mesh)
+        slots = torch.arange(max(counts), device=points.device)
+        filled = (slots < torch.tensor(counts, device=points.device)[:, None])[items]  # points, touched
+        nodes = torch.where(filled, mesh.starts[items][:, None] + slots, mesh.starts[items][:, None])
+        there, here = mesh.positions[nodes], points[:, None].expand(*nodes.shape, points.shape[-1])
+        distances = mesh.space.distance(here, there) / mesh.space.unit_length
+        scores = torch.where(filled, -self.log_sharpness.exp() * distances, -torch.inf)
+        offsets = mesh.space.offset(here, there)
+        return Coupling(nodes, scores.softmax(-1), offsets, mesh.num_nodes, self._block(items, counts))
+
+    @staticmethod
+    def _block(items: Tensor, counts: list[int]) -> tuple[int, int, int] | None:
+        per_item, rest = divmod(len(items), len(counts))
+        if len(set(counts)) > 1 or rest or items.device.type == "meta":
+            return None
+        regular = torch.arange(len(counts), device=items.device).repeat_interleave(per_item)
+        return (len(counts), per_item, counts[0]) if torch.equal(items, regular) else None
+
+
+class NearestNodes(Representation):
+    """A soft choice among the `num_nodes` nearest nodes, continuous because a node's weight fades to zero where it drops out:
+
+    r_l(x) ~ exp(-sharpness * d_l / h_l) * (1 - (d_l / R)^2)^2, with R the distance of the next nearest node and h_l the node's
+    spacing.
+    """
+
+    def __init__(self, num_nodes: int = 4, sharpness: float = 3.0, learned: bool = True) -> None:
+        super().__init__()
+        require(num_nodes > 0, f"a point must touch at least one node; got num_touched = {num_nodes}")
+        self.num_nodes = num_nodes
+        self.log_sharpness = _log_sharpness(sharpness, learned)
+
+    def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
+        found = nearest(points, items, mesh.positions, mesh.starts, _counts(mesh), self.num_nodes + 1)
+        missing = found < 0
+        nodes = torch.where(missing, mesh.starts[items][:, None], found)
+        here = points[:, None].expand(*nodes.shape, points.shape[-1])
+        distances = mesh.space.distance(here, mesh.positions[nodes]) / mesh.space.unit_length
+        distances = torch.where(missing, torch.inf, distances)
+        near, beyond = distances[:, :-1], distances[:, -1:]
+        absent = missing[:, :-1]
+        near = torch.where(absent, 0.0, near)
+        fade = (1 - (near / beyond.clamp(min=1e-12)).square()).clamp(min=0).square()
+        scores = -self.log_sharpness.exp() * near / mesh.spacing[nodes[:, :-1]]
+        # a tiny share for all keeps the sum positive where all nodes are equally far
+        weights = torch.where(absent, 0.0, (scores - scores.amax(-1, keepdim=True).detach()).exp() * fade + 1e-9)
+        return _coupling(points, mesh, nodes[:, :-1], weights / weights.sum(-1, keepdim=True))
+
+
+class Multilinear(Representation):
+    """The paper's generalised barycentric coordinates on a regular grid of any dimension: 2^dim corners of the point's cell.
+
+    The printed formula v = |x - x_l| |y - y_l| gives the far corner the most weight; this is the intended one, the opposite
+    box's share.
+    """
+
+    def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
+        nodes = torch.zeros(len(points), 2 ** points.shape[-1], dtype=torch.long, device=points.device)
+        parts = torch.tensor(mesh.part_of_item, device=points.device)[items]
+        weights = points.new_zeros(nodes.shape)
+        for number, part in enumerate(mesh.parts):
+            require(part.axes is not None, "multilinear weights need a grid mesh; use barycentric or nearest_nodes on this one")
+            assert part.axes is not None
+            if len(mesh.parts) == 1:
+                nodes, weights = self._locate(points, part.axes, part.positions)
+            else:
+                chosen = torch.nonzero(parts == number)[:, 0]
+                found, shares = self._locate(points[chosen], part.axes, part.positions)
+                nodes = nodes.index_copy(0, chosen, found)
+                weights = weights.index_copy(0, chosen, shares)
+        return _coupling(points, mesh, nodes + mesh.starts[items][:, None], weights)
+
+    @staticmethod
+    def _locate(points: Tensor, axes: tuple[Tensor, ...], positions: Tensor) -> tuple[Tensor, Tensor]:
+        shape = [len(axis) for axis in axes]
+        strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+        lows, shares = [], []
+        for d, axis in enumerate(axes):
+            x = points[:, d].contiguous()
+            low = (torch.searchsorted(axis, x, right=True) - 1).clamp(0, max(shape[d] - 2, 0))
+            high = (low + 1).clamp(max=shape[d] - 1)
+            # coordinates come from the positions, so that gradients reach them
+            along = positions[:, d].reshape(shape).movedim(d, 0).reshape(shape[d], -1)[:, 0]
+            width = along[high] - along[low]
+            share = (x - along[low]) / torch.where(high > low, width, 1.0)
+            lows.append(low)
+            shares.append(torch.where(high > low, share, 0.0).clamp(0, 1))
+        nodes, weights = [], []
+        for corner in itertools.product((0, 1), repeat=len(axes)):
+            steps = [min(c, n - 1) for c, n in zip(corner, shape, strict=True)]
+            nodes.append(sum((low + step) * stride for low, step, stride in zip(lows, steps, strides, strict=True)))
+            weights.append(math.prod(s if c else 1 - s for c, s in zip(corner, shares, strict=True)))
+        return torch.stack(nodes, -1), torch.stack(weights, -1)
+
+
+class Barycentric(Representation):
+    """P1 hat functions on the triangles of any planar mesh; outside of them, the weights of the closest point of their border."""
+
+    CANDIDATES = 6
+
+    def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
+        require(points.shape[-1] == 2, f"barycentric weights need a planar space; this one has {points.shape[-1]} dimensions")
+        triangles, triangle_counts = self._flat(mesh, [_triangles(part.cells) for part in mesh.parts])
+        borders, border_counts = self._flat(mesh, [part.boundary for part in mesh.parts])
+        chosen = self._containing(points.detach(), items, mesh.positions.detach(), triangles, triangle_counts)
+        inside = chosen >= 0
+        triangles = triangles if len(triangles) else triangles.new_zeros(1, 3)
+        corners = triangles[chosen.clamp(min=0)]
+        weights = _barycentric(points, *mesh.positions[corners].unbind(1))
+        segment, share = self._closest(points, items, mesh.positions, borders, border_counts, ~inside)
+        edge = torch.cat([segment, segment[:, 1:]], -1)
+        edge_weights = torch.stack([1 - share, share, torch.zeros_like(share)], -1)
+        outside = torch.nonzero(~inside)[:, 0]
+        nodes = corners.index_copy(0, outside, edge)
+        return _coupling(points, mesh, nodes, weights.index_copy(0, outside, edge_weights))
+
+    @staticmethod
+    def _flat(mesh: MeshUnion, per_part: list[Tensor]) -> tuple[Tensor, list[int]]:
+        starts = mesh.starts.tolist()
+        rows = [per_part[part] + start for part, start in zip(mesh.part_of_item, starts, strict=True)]
+        return torch.cat(rows), mesh.per_item([len(of_part) for of_part in per_part])
+
+    def _containing(self, points: Tensor, items: Tensor, positions: Tensor, triangles: Tensor, counts: list[int]) -> Tensor:
+        """The triangle around each point, -1 if none: first among those with the nearest centres, then among all of the item."""
+        chosen = torch.full((len(points),), -1, device=points.device)
+        if len(triangles) == 0 or len(points) == 0:
+            return chosen
+        centres = positions[triangles].mean(1)
+        starts = torch.tensor([0, *itertools.accumulate(counts)], device=points.device)[:-1]
+        tried = self.CANDIDATES
+        left = torch.arange(len(points), device=points.device)
+        while len(left):
+            found = nearest(points[left], items[left], centres, starts, counts, min(tried, max(counts)))
+            corners = positions[triangles[found.clamp(min=0)]]  # left, candidates, 3, 2
+            weights = _barycentric(points[left][:, None].expand(-1, found.shape[1], -1), *corners.unbind(2))
+            depth = torch.where(found >= 0, weights.amin(-1), -torch.inf)
+            best, which = depth.max(-1)
+            hit = best >= -1e-6
+            chosen[left[hit]] = found[hit].gather(1, which[hit][:, None])[:, 0]
+            left = left[~hit]
+            if tried >= max(counts):
+                break
+            tried = max(counts) if max(counts) <= 128 else tried * 8
+        return chosen
+
+    @staticmethod
+    def _closest(
+        points: Tensor, items: Tensor, positions: Tensor, borders: Tensor, counts: list[int], outside: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """For each outside point the border segment next to it and how far along it the closest point lies."""
+        rows = torch.nonzero(outside)[:, 0]
+        starts = torch.tensor([0, *itertools.accumulate(counts)], device=points.device)[:-1]
+        slots = torch.arange(max(counts), device=points.device)
+        of_item = items[rows]
+        filled = slots < torch.tensor(counts, device=points.device)[of_item][:, None]
+        candidates = torch.where(filled, starts[of_item][:, None] + slots, starts[of_item][:, None])
+        segments = borders[candidates]  # outside, most, 2
+
+        def along(ends: Tensor, x: Tensor) -> Tensor:
+            a, b = ends.unbind(-2)
+            squared = (b - a).square().sum(-1)
+            return (((x - a) * (b - a)).sum(-1) / torch.where(squared > 0, squared, 1.0)).clamp(0, 1)
+
+        ends = positions[segments].detach()
+        x = points[rows][:, None].detach().expand(-1, candidates.shape[1], -1)
+        share = along(ends, x)
+        foot = ends[..., 0, :] + share[..., None] * (ends[..., 1, :] - ends[..., 0, :])
+        which = (foot - x).square().sum(-1).argmin(-1)
+        segment = segments.gather(1, which[:, None, None].expand(-1, 1, 2))[:, 0]
+        return segment, along(positions[segment], points[rows])
+
+
+def _triangles(cells: Tensor | None) -> Tensor:
+    require(cells is not None, "barycentric weights need a mesh with cells; build it with grid_mesh, scattered_mesh or mesh_at")
+    assert cells is not None
+    return cells if cells.shape[1] == 3 else cells.new_zeros(0, 3)
+
+
+def _barycentric(x: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """Barycentric coordinates of x in the triangle a b c; all -1 for a flat triangle."""
+
+    def cross(u: Tensor, v: Tensor) -> Tensor:
+        return u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]
+
+    area = cross(b - a, c - a)
+    flat = area.abs() <= 1e-6 * torch.maximum((b - a).square().sum(-1), (c - a).square().sum(-1))
+    safe = torch.where(flat, 1.0, area)
+    second, third = cross(x - a, c - a) / safe, cross(b - a, x - a) / safe
+    weights = torch.stack([1 - second - third, second, third], -1)
+    return torch.where(flat[..., None], -1.0, weights)
+
+
+def _log_sharpness(sharpness: float, learned: bool) -> nn.Parameter:
+    require(math.isfinite(sharpness) and sharpness > 0, f"the sharpness of a representation must be positive; got {sharpness}")
+    return nn.Parameter(torch.tensor(math.log(sharpness)), requires_grad=learned)

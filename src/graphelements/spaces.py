@@ -1,0 +1,183 @@
+"""The space X on which functions live: a bounded metric space (paper section 3.1)."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from .errors import require
+
+
+class Space(ABC):
+    """A bounded metric space; a point is a row of `dim` numbers.
+
+    Lengths keep the user's units. What the network sees is divided by `unit`, so that its weights never
+    depend on whether a room is measured in metres or in feet.
+    """
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """How many numbers describe a point; also the size of an offset and of network coordinates."""
+
+    @property
+    @abstractmethod
+    def intrinsic_dim(self) -> int:
+        """The dimension as a manifold: `dim` for a box, 2 for a sphere whose points are 3-vectors."""
+
+    @property
+    @abstractmethod
+    def measure(self) -> float:
+        """Length, area or volume."""
+
+    @property
+    @abstractmethod
+    def unit_length(self) -> float:
+        """The length that the network calls 1."""
+
+    @abstractmethod
+    def distance(self, x: Float[Tensor, "*n dim"], y: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n"]:
+        """The metric, with a finite gradient everywhere (zero where x = y)."""
+
+    @abstractmethod
+    def offset(self, x: Float[Tensor, "*n dim"], y: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n dim"]:
+        """The vector at y that points to x: its length is the distance."""
+
+    @abstractmethod
+    def coordinates(self, points: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n dim"]:
+        """Positions as the network sees them: of order one."""
+
+    @abstractmethod
+    def project(self, points: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n dim"]:
+        """The closest points of the space."""
+
+    @abstractmethod
+    def contains(self, points: Float[Tensor, "*n dim"]) -> Bool[Tensor, "*n"]:
+        """Which points lie in the space, up to rounding."""
+
+    @abstractmethod
+    def from_cube(self, cube: Float[Tensor, "n intrinsic"]) -> Float[Tensor, "n dim"]:
+        """A measure-preserving map of the unit cube onto the space: uniform in, uniform out."""
+
+    @abstractmethod
+    def triangulate(self, positions: Float[Tensor, "nodes dim"]) -> Int[Tensor, "cells corners"]:
+        """Delaunay simplices of the nodes, of the dimension that the nodes span: `corners - 1`."""
+
+    def sample(self, num_points: int, generator: torch.Generator) -> Float[Tensor, "n dim"]:
+        """Points drawn uniformly by measure."""
+        return self.from_cube(torch.rand(num_points, self.intrinsic_dim, generator=generator))
+
+
+@dataclass(frozen=True)
+class Box(Space):
+    """The axis-parallel box [lower, upper] in any dimension, with the Euclidean metric.
+
+    `unit` is the length that the network calls 1; 0 means the longest side. Boxes of several sizes that share
+    one network (supermazes, say) share one explicit unit.
+    """
+
+    lower: tuple[float, ...] = (0.0, 0.0)
+    upper: tuple[float, ...] = (1.0, 1.0)
+    unit: float = 0.0
+    kind: Literal["box"] = "box"
+
+    def __post_init__(self) -> None:
+        require(
+            len(self.lower) == len(self.upper) > 0,
+            f"a box needs as many lower as upper bounds, at least one; got {self.lower} and {self.upper}",
+        )
+        require(
+            all(math.isfinite(a) and math.isfinite(b) and a < b for a, b in zip(self.lower, self.upper, strict=True)),
+            f"every lower bound of a box must be finite and below its upper bound; got {self.lower} and {self.upper}",
+        )
+        require(
+            math.isfinite(self.unit) and self.unit >= 0,
+            f"the unit of a box must be a positive length, or 0 for its longest side; got {self.unit}",
+        )
+
+    @property
+    def dim(self) -> int:
+        return len(self.lower)
+
+    @property
+    def intrinsic_dim(self) -> int:
+        return len(self.lower)
+
+    @property
+    def sides(self) -> tuple[float, ...]:
+        """The length of each side."""
+        return tuple(b - a for a, b in zip(self.lower, self.upper, strict=True))
+
+    @property
+    def measure(self) -> float:
+        return math.prod(self.sides)
+
+    @property
+    def unit_length(self) -> float:
+        return self.unit or max(self.sides)
+
+    def distance(self, x: Float[Tensor, "*n dim"], y: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n"]:
+        return safe_norm(x - y)
+
+    def offset(self, x: Float[Tensor, "*n dim"], y: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n dim"]:
+        return x - y
+
+    def coordinates(self, points: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n dim"]:
+        lower, upper = self._bounds(points)
+        return (points - (lower + upper) / 2) / self.unit_length
+
+    def project(self, points: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n dim"]:
+        return torch.clamp(points, *self._bounds(points))
+
+    def contains(self, points: Float[Tensor, "*n dim"]) -> Bool[Tensor, "*n"]:
+        lower, upper = self._bounds(points)
+        slack = 1e-5 * self.unit_length
+        return ((points >= lower - slack) & (points <= upper + slack)).all(-1)
+
+    def from_cube(self, cube: Float[Tensor, "n intrinsic"]) -> Float[Tensor, "n dim"]:
+        lower, upper = self._bounds(cube)
+        return lower + (upper - lower) * cube
+
+    def triangulate(self, positions: Float[Tensor, "nodes dim"]) -> Int[Tensor, "cells corners"]:
+        return delaunay(positions)
+
+    def _bounds(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        return like.new_tensor(self.lower), like.new_tensor(self.upper)
+
+
+def safe_norm(vectors: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n"]:
+    """Euclidean lengths whose gradient at 0 is 0 instead of NaN."""
+    squared = vectors.square().sum(-1)
+    zero = squared == 0
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
+
+
+def delaunay(positions: Float[Tensor, "nodes dim"]) -> Int[Tensor, "cells corners"]:
+    """Delaunay simplices in the affine hull of the nodes, so that 1 node, 2 nodes and collinear nodes are no exception.
+
+    One node gives the cell [[0]]; collinear nodes give the segments of a chain. A node that coincides with
+    another one is in no cell.
+    """
+    points = positions.detach().cpu().double().numpy()
+    distinct, first = np.unique(points, axis=0, return_index=True)
+    centred = distinct - distinct.mean(0)
+    _, stretch, axes = np.linalg.svd(centred, full_matrices=False)
+    rank = int((stretch > 1e-7 * max(stretch[0], 1e-300)).sum()) if len(distinct) > 1 else 0
+    flat = centred @ axes[:rank].T
+    if rank == 0:
+        cells = np.zeros((1, 1), dtype=np.int64)
+    elif rank == 1:
+        order = np.argsort(flat[:, 0])
+        cells = np.stack([order[:-1], order[1:]], axis=1)
+    else:
+        from scipy.spatial import Delaunay
+
+        cells = Delaunay(flat).simplices
+    return torch.as_tensor(first[cells], dtype=torch.long, device=positions.device)

@@ -1,0 +1,22 @@
+"""Tasks: an SFT made concrete, with data, default meshes, presets, a metric and baselines."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ..errors import choose
+
+if TYPE_CHECKING:
+    from .task import Task
+
+TASKS = {
+    "poisson-square": "Heat in square houses: heaters and border temperature -> temperature anywhere (paper section 4.1)",
+}
+"""Name and summary of every task; each is the `TASK` of the module of its name."""
+
+
+def get_task(name: str) -> Task:
+    """The task of a name."""
+    choose("the task", name, TASKS)
+    return import_module(f".{name.replace('-', '_')}", __name__).TASK

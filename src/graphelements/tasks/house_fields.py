@@ -1,0 +1,111 @@
+"""Temperature fields of houses: points to ask at, files and pictures of what was answered."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..data.houses import Scenario
+from ..errors import InputError, require
+from ..files import replaced
+from ..meshes import Mesh
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def grid_points(num: int) -> Float[np.ndarray, "points 2"]:
+    """num x num points over the unit square, borders included, x varying fastest."""
+    line = np.linspace(0, 1, num)
+    x, y = np.meshgrid(line, line)
+    return np.stack([x.ravel(), y.ravel()], -1)
+
+
+def read_points(path: Path) -> Float[np.ndarray, "points 2"]:
+    """The columns x and y of a CSV file."""
+    try:
+        with path.open(newline="") as file:
+            reader = csv.DictReader(file)
+            missing = {"x", "y"} - set(reader.fieldnames or ())
+            require(not missing, f"{path} needs columns x and y; got {reader.fieldnames or 'an empty file'}")
+            points = np.array([[float(row["x"]), float(row["y"])] for row in reader], dtype=float).reshape(-1, 2)
+    except InputError:
+        raise
+    except (OSError, UnicodeDecodeError, ValueError, TypeError, csv.Error) as error:
+        raise InputError(f"{path} is not a CSV file of numbers in columns x and y ({error})") from None
+    require(len(points) > 0, f"{path} has no points; give at least one row below the header")
+    bad = ~((points >= 0) & (points <= 1)).all(1)
+    require(
+        not bad.any(), f"{path}: points must lie in the unit square; row {int(bad.argmax()) + 2 if bad.any() else 0} does not"
+    )
+    return points
+
+
+def write_field(path: Path, points: np.ndarray, temperatures: np.ndarray, scenario: Scenario, mesh: Mesh) -> None:
+    """Points and temperatures as CSV or NPZ, or the picture of a grid of them."""
+    with replaced(path) as temporary:
+        if path.suffix == ".csv":
+            with temporary.open("w", newline="") as file:
+                csv.writer(file).writerows([("x", "y", "temperature"), *np.column_stack([points, temperatures]).tolist()])
+        elif path.suffix == ".npz":
+            np.savez(temporary, points=points, temperatures=temperatures)
+        else:
+            figure, axes = _figure(1)
+            drawn = draw_field(axes[0], temperatures, scenario)
+            draw_mesh(axes[0], mesh)
+            figure.colorbar(drawn, ax=axes[0], label="temperature")
+            figure.savefig(temporary, dpi=130)
+
+
+def draw_comparison(path: Path, scenario: Scenario, truth: np.ndarray, predictions: dict[str, np.ndarray], mesh: Mesh) -> None:
+    """Truth, predictions with the mesh, and their errors on one grid of points, side by side."""
+    figure, axes = _figure(1 + 2 * len(predictions))
+    low, high = float(truth.min()), float(truth.max())
+    drawn = draw_field(axes[0], truth, scenario, "truth (250 x 250 finite elements)", vmin=low, vmax=high)
+    figure.colorbar(drawn, ax=axes[0], shrink=0.8)
+    for (name, field), left, right in zip(predictions.items(), axes[1::2], axes[2::2], strict=True):
+        drawn = draw_field(left, field, scenario, name, vmin=low, vmax=high)
+        draw_mesh(left, mesh)
+        figure.colorbar(drawn, ax=left, shrink=0.8)
+        error = field - truth
+        bound = float(np.abs(error).max())
+        title = f"error of {name}, MSE {np.mean(error**2):.4f}"
+        drawn = draw_field(right, error, scenario, title, cmap="RdBu_r", vmin=-bound, vmax=bound)
+        figure.colorbar(drawn, ax=right, shrink=0.8)
+    with replaced(path) as temporary:
+        figure.savefig(temporary, dpi=110)
+
+
+def draw_field(axes: Axes, values: np.ndarray, scenario: Scenario, title: str = "", **style: Any) -> Any:
+    """A field on a square grid of points, with the outlines of the heaters."""
+    from matplotlib.patches import Rectangle
+
+    side = round(len(values) ** 0.5)
+    drawn = axes.imshow(values.reshape(side, side), origin="lower", extent=(0, 1, 0, 1), **({"cmap": "inferno"} | style))
+    for heater in scenario.heaters:
+        size = heater.x1 - heater.x0, heater.y1 - heater.y0
+        axes.add_patch(Rectangle((heater.x0, heater.y0), *size, fill=False, edgecolor="tab:cyan", linewidth=1.2))
+    axes.set(title=title, xlabel="x", ylabel="y", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+    return drawn
+
+
+def draw_mesh(axes: Axes, mesh: Mesh) -> None:
+    """Nodes and edges, each edge once."""
+    from matplotlib.collections import LineCollection
+
+    positions = mesh.positions.detach().cpu().numpy()
+    once = (mesh.senders < mesh.receivers).cpu()
+    ends = np.stack([positions[mesh.senders.cpu()[once]], positions[mesh.receivers.cpu()[once]]], 1)
+    axes.add_collection(LineCollection(list(ends), colors="white", linewidths=0.6, alpha=0.7))
+    axes.scatter(*positions.T, s=10, color="white", edgecolors="black", linewidths=0.4, zorder=3, clip_on=False)
+
+
+def _figure(columns: int) -> tuple[Any, list[Axes]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.6 * columns, 4.2), layout="constrained")
+    return figure, list(figure.subplots(1, columns, squeeze=False)[0])

@@ -1,0 +1,191 @@
+"""The Poisson problem on the square (paper section 4.1): houses, presets, meshes, scores and references."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..checkpoints import Checkpoint
+from ..data.house_files import load_houses, save_houses
+from ..data.houses import POISSON_SQUARE, UNIT_SQUARE, Houses, Scenario, encode
+from ..data.poisson import TRUTH_RESOLUTION, p1_temperatures, solved
+from ..data.random_houses import HouseDistribution, draw_houses
+from ..errors import InputError, require
+from ..functions import Queries, SFTBatch
+from ..meshes import Mesh, MeshConfig, MeshUnion, build_grid, union
+from ..network import DEFAULT, NEURAL_PROCESS, PAPER, GraphElementNetwork
+from ..training import BatchOf, TrainingConfig, item_errors
+from .task import BatchConfig, RunConfig, Score, Task
+
+HELD_OUT = (
+    17, 20, 26, 40, 41, 57, 62, 65, 75, 76, 89, 90, 92, 97, 102, 104, 116, 126, 128, 131,
+    137, 149, 152, 157, 158, 169, 170, 186, 198, 200, 202, 203, 207, 214, 222, 226, 227, 236, 239, 247,
+)  # fmt: skip
+"""The 40 of the authors' 200 houses that are never trained on: np.random.default_rng(2019).choice(numbers, 40, replace=False)."""
+
+PAPER_TRAINING = TrainingConfig(steps=20_000, learning_rate=3e-3, schedule="constant", warmup=0, clip=0.0)
+
+PRESETS = {
+    "default": RunConfig(DEFAULT, training=TrainingConfig(steps=6000)),
+    "paper": RunConfig(PAPER, training=PAPER_TRAINING),
+    "np": RunConfig(
+        NEURAL_PROCESS, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=20_000, learning_rate=1e-3)
+    ),
+}
+
+
+class PoissonSquare(Task[Houses]):
+    """Heaters and border temperature -> temperature anywhere in a square house."""
+
+    name = "poisson-square"
+    sft = POISSON_SQUARE
+    presets: Mapping[str, RunConfig] = PRESETS
+
+    def generate(self, path: Path, num: int, seed: int) -> Iterator[int]:
+        distribution = HouseDistribution()
+        houses = draw_houses(num, np.random.default_rng(seed), distribution)
+        done = []
+        for number in houses.numbers:
+            done += solved(houses.selected([number])).houses
+            yield len(done)
+        save_houses(
+            path, Houses(tuple(done)), {"seed": seed, "distribution": asdict(distribution), "truth_resolution": TRUTH_RESOLUTION}
+        )
+
+    def load(self, path: Path, subset: str = "all") -> Houses:
+        houses = load_houses(path)
+        require(houses.houses[0].temperatures is not None, f"{path} has no temperatures; generate it again")
+        if subset == "all":
+            return houses
+        if subset in ("train", "test"):
+            chosen = [n for n in houses.numbers if (n in HELD_OUT) == (subset == "test")]
+            require(len(chosen) > 0, f"{path} has no house of the {subset} split; use --houses all or numbers")
+            return houses.selected(chosen)
+        return houses.selected(parse_numbers(subset))
+
+    def describe(self, data: Houses) -> dict[str, Any]:
+        temperatures = np.concatenate([np.ravel(house.temperatures) for house in data.houses if house.temperatures is not None])
+        heaters = [len(house.rectangles) for house in data.houses]
+        return {
+            "houses": len(data),
+            "numbers": f"{min(data.numbers)} to {max(data.numbers)}",
+            "scenarios a house": data.num_scenarios,
+            "queries a scenario": data.num_queries,
+            "heaters a house": ", ".join(f"{heaters.count(n)} with {n}" for n in sorted(set(heaters))),
+            "powers": f"{min(h.powers.min() for h in data.houses):.2f} to {max(h.powers.max() for h in data.houses):.2f}",
+            "temperatures": f"mean {temperatures.mean():.4f}, variance {temperatures.var():.4f}, "
+            f"{temperatures.min():.2f} to {temperatures.max():.2f}",
+        }
+
+    def split(self, data: Houses, fraction: float, seed: int) -> tuple[Houses, Houses | None]:
+        require(0 <= fraction < 1, f"the validation fraction must be at least 0 and below 1; got {fraction}")
+        num = round(fraction * len(data)) if len(data) > 1 else 0
+        if num == 0:
+            return data, None
+        order = np.random.default_rng(seed).permutation(data.numbers).tolist()
+        return data.selected(sorted(order[num:])), data.selected(sorted(order[:num]))
+
+    def batch_of(self, data: Houses, config: RunConfig, seed: int) -> BatchOf:
+        sizes = config.batches
+        num_houses, num_scenarios = min(sizes.items, len(data)), min(sizes.scenarios, data.num_scenarios)
+        num_queries = min(sizes.queries, data.num_queries)
+        num_items = num_houses * num_scenarios
+
+        @cache
+        def meshes(resolution: int) -> MeshUnion:
+            return union(self.mesh(config.mesh, resolution), num_items)
+
+        def batch(step: int) -> tuple[SFTBatch, MeshUnion]:
+            rng = np.random.default_rng((seed, step))
+            resolution = int(rng.choice(sizes.resolutions))
+            houses = rng.permutation(len(data))[:num_houses].repeat(num_scenarios)
+            scenarios = rng.random((num_houses, data.num_scenarios)).argsort(1)[:, :num_scenarios].ravel()
+            queries = rng.random((num_items, data.num_queries)).argsort(1)[:, :num_queries]
+            return data.batch(houses, scenarios, queries), meshes(resolution)
+
+        return batch
+
+    def all_of(self, data: Houses) -> list[SFTBatch]:
+        houses, scenarios = np.divmod(np.arange(len(data) * data.num_scenarios), data.num_scenarios)
+        return [data.batch(houses, scenarios)]
+
+    def validator(self, data: Houses, config: RunConfig) -> Callable[[GraphElementNetwork], Mapping[str, float]]:
+        meshes = {f"{k}x{k}": self.mesh(config.mesh, k) for k in config.batches.resolutions}
+        return lambda network: {name: float(house_errors(network, mesh, data)[0].mean()) for name, mesh in meshes.items()}
+
+    def mesh(self, config: MeshConfig, resolution: int) -> Mesh:
+        return build_grid(config, UNIT_SQUARE, resolution)
+
+    def evaluate(
+        self, checkpoint: Checkpoint, data: Houses, resolutions: tuple[int, ...], progress: Callable[[str], None] = lambda _: None
+    ) -> list[Score]:
+        network = checkpoint.network
+        process = is_neural_process(network)
+        scores = []
+        for resolution in (1,) if process else resolutions:
+            progress(f"{'np' if process else 'gen'} {resolution}x{resolution}")
+            mesh = self.mesh(checkpoint.mesh, resolution)
+            errors, seconds = house_errors(network, mesh, data)
+            scores.append(_score("np" if process else "gen", resolution, errors, seconds))
+        for resolution in resolutions:
+            if resolution > 1:
+                progress(f"fem {resolution}x{resolution}")
+                started = time.perf_counter()
+                errors = np.array([np.mean((p1_temperatures(h, resolution) - h.temperatures) ** 2) for h in data.houses])
+                seconds = (time.perf_counter() - started) / (len(data) * data.num_scenarios)
+                scores.append(_score("fem", resolution, errors, seconds))
+        truths = np.stack([np.asarray(house.temperatures) for house in data.houses])
+        scores.append(_score("mean", 0, ((truths - truths.mean()) ** 2).mean((1, 2)), 0.0))
+        return scores
+
+
+TASK = PoissonSquare()
+
+
+def house_errors(network: GraphElementNetwork, mesh: Mesh, data: Houses) -> tuple[np.ndarray, float]:
+    """The mean squared error of every house, and the seconds a scenario takes when the scenarios of a house are one batch."""
+    scenarios = np.arange(data.num_scenarios)
+    batches = [data.batch(np.full(len(scenarios), house), scenarios) for house in range(len(data))]
+    meshes = union(mesh, len(scenarios))
+    item_errors(network, batches[0], meshes)  # warm up caches before the clock starts
+    started = time.perf_counter()
+    errors = [float(item_errors(network, batch, meshes)["temperature"].mean()) for batch in batches]
+    return np.array(errors), (time.perf_counter() - started) / (len(batches) * len(scenarios))
+
+
+def predict_scenario(checkpoint: Checkpoint, scenario: Scenario, resolution: int, points: np.ndarray) -> np.ndarray:
+    """Temperatures of a scenario at any points of the house."""
+    batch = SFTBatch(encode(scenario), {"temperature": Queries(torch.as_tensor(points, dtype=torch.float32))})
+    mesh = TASK.mesh(checkpoint.mesh, 1 if is_neural_process(checkpoint.network) else resolution)
+    return checkpoint.network.predict(batch, mesh)["temperature"][:, 0].numpy()
+
+
+def is_neural_process(network: GraphElementNetwork) -> bool:
+    """Whether a network is the baseline: no rounds, and positions instead of nodes tell it where things are."""
+    config = network.config
+    return config.rounds == 0 and config.encoder_sees == config.decoder_sees == "position"
+
+
+def parse_numbers(text: str) -> list[int]:
+    """House numbers such as 0-9,12,40-49."""
+    numbers: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            numbers += range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise InputError(f"houses are 'all', 'train', 'test' or numbers such as 0-9,12; got {text!r}") from None
+    require(len(numbers) > 0, f"houses {text!r} name no house; write ranges low-high")
+    return list(dict.fromkeys(numbers))
+
+
+def _score(method: str, resolution: int, errors: np.ndarray, seconds: float) -> Score:
+    nodes = resolution**2
+    return Score(method, resolution, nodes, float(errors.mean()), float(errors.std()), seconds, tuple(errors.tolist()))

@@ -1,0 +1,104 @@
+"""What the command line and the experiments need to know of a task."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from ..checkpoints import Checkpoint
+from ..errors import require
+from ..functions import SFT, SFTBatch
+from ..meshes import Mesh, MeshConfig
+from ..network import GraphElementNetwork, NetworkConfig
+from ..training import BatchOf, TrainingConfig
+
+Data = TypeVar("Data")
+
+
+@dataclass(frozen=True)
+class BatchConfig:
+    """What a training step sees: so many items (houses) and scenarios of each, a few queries of those, one of the resolutions."""
+
+    items: int = 64
+    scenarios: int = 2
+    queries: int = 64
+    resolutions: tuple[int, ...] = (2, 3, 4, 5, 6, 7)
+
+    def __post_init__(self) -> None:
+        require(min(self.items, self.scenarios, self.queries) > 0, "batches.items, scenarios and queries must be positive")
+        require(
+            len(self.resolutions) > 0 and min(self.resolutions) > 0,
+            f"batches.resolutions must be positive; got {self.resolutions}",
+        )
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides a training run, besides data and seed."""
+
+    network: NetworkConfig = NetworkConfig()
+    mesh: MeshConfig = MeshConfig()
+    batches: BatchConfig = BatchConfig()
+    training: TrainingConfig = TrainingConfig()
+
+
+@dataclass(frozen=True)
+class Score:
+    """The error of a method at one resolution: mean and standard deviation over items (houses), and each item's own."""
+
+    method: str
+    resolution: int
+    nodes: int
+    mse_mean: float
+    mse_std: float
+    seconds_per_scenario: float
+    mse_of_item: tuple[float, ...] = field(default=(), repr=False)
+
+
+class Task(ABC, Generic[Data]):
+    """A named SFT with data to load or generate, presets, meshes and scores. Abstract; tasks are final."""
+
+    name: str
+    sft: SFT
+    presets: Mapping[str, RunConfig]
+
+    @abstractmethod
+    def generate(self, path: Path, num: int, seed: int) -> Iterator[int]:
+        """Make a data file of `num` items; yields how many are done."""
+
+    @abstractmethod
+    def load(self, path: Path, subset: str = "all") -> Data:
+        """The data at a path; `subset` is "all", "train", "test" or numbers such as 0-9,12."""
+
+    @abstractmethod
+    def describe(self, data: Data) -> dict[str, Any]:
+        """What is in the data, for people."""
+
+    @abstractmethod
+    def split(self, data: Data, fraction: float, seed: int) -> tuple[Data, Data | None]:
+        """Training and validation data, whole items (houses) each."""
+
+    @abstractmethod
+    def batch_of(self, data: Data, config: RunConfig, seed: int) -> BatchOf:
+        """Training batches as a pure function of the step."""
+
+    @abstractmethod
+    def all_of(self, data: Data) -> list[SFTBatch]:
+        """All samples and targets of the data, for fitting the normalisation."""
+
+    @abstractmethod
+    def validator(self, data: Data, config: RunConfig) -> Callable[[GraphElementNetwork], Mapping[str, float]]:
+        """A function from a network to its error on these data, per resolution of the config."""
+
+    @abstractmethod
+    def mesh(self, config: MeshConfig, resolution: int) -> Mesh:
+        """The regular mesh of a resolution."""
+
+    @abstractmethod
+    def evaluate(
+        self, checkpoint: Checkpoint, data: Data, resolutions: tuple[int, ...], progress: Callable[[str], None] = lambda _: None
+    ) -> list[Score]:
+        """Scores of a network and of the task's references."""

@@ -1,0 +1,177 @@
+"""Edges as a function of positions: grid, Delaunay, radius, several scales; and the hop diameter of what they make."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from .errors import require
+from .spaces import Space
+
+Diagonals = Literal["none", "one", "both"]
+
+
+class Edges(NamedTuple):
+    """Directed edges; `levels` is 0 for the finest scale and grows with coarser ones."""
+
+    senders: Int[Tensor, " edges"]
+    receivers: Int[Tensor, " edges"]
+    levels: Int[Tensor, " edges"]
+
+
+Connect = Callable[[Space, Float[Tensor, "nodes dim"]], Edges]
+
+
+def both_ways(pairs: Int[Tensor, "pairs 2"], level: int = 0) -> Edges:
+    """Each unordered pair once, without loops, as two directed edges."""
+    pairs = pairs.sort(-1).values
+    pairs = torch.unique(pairs[pairs[:, 0] != pairs[:, 1]], dim=0)
+    first, second = pairs.unbind(-1)
+    senders = torch.cat([first, second])
+    return Edges(senders, torch.cat([second, first]), torch.full_like(senders, level))
+
+
+def grid_edges(shape: Sequence[int], diagonals: Diagonals = "one") -> Edges:
+    """Edges of a regular grid whose nodes are numbered with the last axis fastest.
+
+    Neighbours along the axes are always joined. "one" adds the diagonal of each cell's low and high corner (in two dimensions the
+    Delaunay triangulation with one fixed choice among its ties, so that the hop diameter is 2(k-1)); "both" joins all nodes of
+    a cell.
+    """
+    numbers = torch.arange(math.prod(shape)).reshape(*shape)
+    steps = [s for s in itertools.product((-1, 0, 1), repeat=len(shape)) if s > (0,) * len(shape)]
+    if diagonals == "none":
+        steps = [s for s in steps if sum(map(abs, s)) == 1]
+    elif diagonals == "one":
+        steps = [s for s in steps if min(s) >= 0]
+    pairs = []
+    for step in steps:
+        low = tuple(slice(max(0, -s), n - max(0, s)) for s, n in zip(step, shape, strict=True))
+        high = tuple(slice(max(0, s), n - max(0, -s)) for s, n in zip(step, shape, strict=True))
+        pairs.append(torch.stack([numbers[low].flatten(), numbers[high].flatten()], -1))
+    return both_ways(torch.cat(pairs))
+
+
+def grid_triangles(shape: Sequence[int]) -> Int[Tensor, "cells corners"]:
+    """The triangles of `grid_edges(shape, "one")` on a planar grid of at least 2 x 2 nodes."""
+    numbers = torch.arange(math.prod(shape)).reshape(*shape)
+    a, b, c, d = numbers[:-1, :-1], numbers[:-1, 1:], numbers[1:, :-1], numbers[1:, 1:]
+    return torch.cat([torch.stack([a, b, d], -1), torch.stack([a, d, c], -1)]).flatten(0, 1)
+
+
+def cell_edges(cells: Int[Tensor, "cells corners"], level: int = 0) -> Edges:
+    """Join the corners of every cell."""
+    corners = list(itertools.combinations(range(cells.shape[1]), 2))
+    pairs = [cells[:, [i, j]] for i, j in corners] or [cells.new_zeros(0, 2)]
+    return both_ways(torch.cat(pairs), level)
+
+
+def delaunay_edges(space: Space, positions: Float[Tensor, "nodes dim"]) -> Edges:
+    """The Delaunay triangulation (paper A.4); a chain for collinear nodes; coinciding nodes are joined to each other."""
+    edges = cell_edges(space.triangulate(positions))
+    lonely = torch.ones(len(positions), dtype=torch.bool, device=positions.device)
+    lonely[edges.receivers] = False
+    if len(positions) > 1 and bool(lonely.any()):
+        alone = torch.nonzero(lonely)[:, 0]
+        distances = torch.cdist(positions[alone].detach(), positions.detach())
+        distances[torch.arange(len(alone)), alone] = math.inf
+        pairs = torch.stack([alone, distances.argmin(-1)], -1)
+        edges = both_ways(torch.cat([torch.stack(edges[:2], -1), pairs]))
+    return edges
+
+
+def radius_edges(radius: float) -> Connect:
+    """Join all nodes at most `radius` apart, in the space's metric and units."""
+    require(math.isfinite(radius) and radius > 0, f"the radius of edges must be positive; got {radius}")
+
+    def connect(space: Space, positions: Float[Tensor, "nodes dim"]) -> Edges:
+        from scipy.spatial import cKDTree
+
+        points = positions.detach()
+        # chords are never longer than distances along the space, so the tree finds every candidate
+        pairs = cKDTree(points.cpu().double().numpy()).query_pairs(radius * (1 + 1e-6), output_type="ndarray")
+        pairs = torch.as_tensor(pairs, dtype=torch.long, device=points.device).reshape(-1, 2)
+        near = space.distance(points[pairs[:, 0]], points[pairs[:, 1]]) <= radius * (1 + 1e-6)
+        return both_ways(pairs[near])
+
+    return connect
+
+
+def multiscale_edges(ratio: float = 4.0, coarsest: int = 4) -> Connect:
+    """Delaunay edges of nested well-spread subsets, each `ratio` times smaller, down to about `coarsest` nodes; levels 0, 1, ...
+
+    A pair joined at several scales keeps its finest level.
+    """
+    require(ratio > 1, f"the ratio between scales must be above 1; got {ratio}")
+
+    def connect(space: Space, positions: Float[Tensor, "nodes dim"]) -> Edges:
+        num_nodes = len(positions)
+        sizes = [num_nodes]
+        while sizes[-1] / ratio >= coarsest:
+            sizes.append(math.ceil(sizes[-1] / ratio))
+        order = spread_order(positions, max(sizes[1:], default=0))
+        keys = torch.zeros(0, dtype=torch.long, device=positions.device)
+        levels = keys
+        for level, size in enumerate(sizes):
+            subset = torch.arange(num_nodes, device=positions.device) if level == 0 else order[:size]
+            edges = delaunay_edges(space, positions[subset])
+            key = subset[edges.senders] * num_nodes + subset[edges.receivers]
+            key = key[~torch.isin(key, keys)]
+            keys = torch.cat([keys, key])
+            levels = torch.cat([levels, torch.full_like(key, level)])
+        return Edges(keys // num_nodes, keys % num_nodes, levels)
+
+    return connect
+
+
+def spread_order(positions: Float[Tensor, "nodes dim"], num: int) -> Int[Tensor, " num"]:
+    """The first `num` nodes of a farthest-point ordering that starts next to the centre: every prefix is well spread."""
+    points = positions.detach().cpu().double().numpy()
+    if num == 0:
+        return torch.zeros(0, dtype=torch.long, device=positions.device)
+    chosen = [int(np.square(points - points.mean(0)).sum(-1).argmin())]
+    nearest = np.square(points - points[chosen[0]]).sum(-1)
+    for _ in range(num - 1):
+        chosen.append(int(nearest.argmax()))
+        nearest = np.minimum(nearest, np.square(points - points[chosen[-1]]).sum(-1))
+    return torch.as_tensor(chosen, device=positions.device)
+
+
+def boundary_segments(cells: Int[Tensor, "cells corners"]) -> Int[Tensor, "segments 2"]:
+    """The segments around a planar mesh: edges of one triangle only; every segment of a chain; a single node twice."""
+    if cells.shape[1] < 3:
+        return cells if cells.shape[1] == 2 else cells.expand(-1, 2)
+    sides = torch.cat([cells[:, [0, 1]], cells[:, [1, 2]], cells[:, [2, 0]]]).sort(-1).values
+    sides, counts = torch.unique(sides, dim=0, return_counts=True)
+    return sides[counts == 1]
+
+
+EXACT_DIAMETER_NODES = 2000
+
+
+def hop_diameter(edges: Edges, num_nodes: int) -> int:
+    """The most hops between two nodes that reach each other; 0 without edges.
+
+    Exact up to 2,000 nodes. Beyond, a double sweep (from any node to the farthest, and from there to the farthest) gives a
+    lower bound that is exact on trees and on regular grids.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order, shortest_path
+
+    senders, receivers = edges.senders.cpu().numpy(), edges.receivers.cpu().numpy()
+    if len(senders) == 0:
+        return 0
+    graph = csr_array((np.ones(len(senders)), (senders, receivers)), shape=(num_nodes, num_nodes))
+    if num_nodes <= EXACT_DIAMETER_NODES:
+        hops = shortest_path(graph, method="D", unweighted=True)
+        return int(hops[np.isfinite(hops)].max())
+    far = breadth_first_order(graph, int(senders[0]), return_predecessors=False)[-1]
+    hops = shortest_path(graph, method="D", unweighted=True, indices=far)
+    return int(hops[np.isfinite(hops)].max())

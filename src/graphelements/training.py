@@ -1,0 +1,224 @@
+"""Training on one page: a step's batch is a pure function of the step, so that an interrupted run resumes exactly."""
+
+from __future__ import annotations
+
+import csv
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from .checkpoints import load_state, read_tensors, write_tensors
+from .configs import to_plain
+from .edge_kernels import compiler_available
+from .errors import require
+from .files import replaced
+from .functions import SFTBatch
+from .meshes import Mesh, MeshUnion
+from .network import GraphElementNetwork, Meshes
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+BatchOf = Callable[[int], tuple[SFTBatch, Meshes]]
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How long and how fast to learn. The paper: Adam at a constant learning rate of 3e-3.
+
+    `clip` bounds the norm of the gradient (0: no bound). `compile`: "auto" uses compiled kernels where there is a compiler.
+    """
+
+    steps: int = 2000
+    learning_rate: float = 3e-3
+    schedule: Literal["constant", "cosine"] = "cosine"
+    warmup: int = 50
+    clip: float = 1.0
+    weight_decay: float = 0.0
+    validate_every: int = 500
+    save_every: int = 200
+    compile: Literal["auto", "off"] = "auto"
+
+    def __post_init__(self) -> None:
+        require(self.steps > 0, f"training.steps must be positive; got {self.steps}")
+        require(self.learning_rate > 0, f"training.learning_rate must be positive; got {self.learning_rate}")
+        require(min(self.validate_every, self.save_every) > 0, "training.validate_every and training.save_every must be positive")
+        require(min(self.clip, self.weight_decay, self.warmup) >= 0, "training.clip, weight_decay and warmup must be 0 or more")
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step."""
+        warm = min(1.0, (step + 1) / (self.warmup + 1))
+        fade = 0.5 * (1 + math.cos(math.pi * step / self.steps)) if self.schedule == "cosine" else 1.0
+        return self.learning_rate * warm * fade
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a step did: `step` counts finished steps; `validation` is filled on the steps that validate."""
+
+    step: int
+    loss: float
+    learning_rate: float
+    seconds: float
+    validation: Mapping[str, float] = field(default_factory=dict)
+
+
+def fit(
+    network: GraphElementNetwork,
+    batch_of: BatchOf,
+    config: TrainingConfig,
+    *,
+    validate: Callable[[GraphElementNetwork], Mapping[str, float]] | None = None,
+    folder: Path | None = None,
+    fabric: Fabric | None = None,
+) -> Iterator[Report]:
+    """Train and yield a report after every step.
+
+    With a folder, `state.safetensors` is saved every `save_every` steps, at the end and when the caller stops early by closing
+    the iterator; `log.csv` has a row a step. A state that is there is resumed, and gives step for step the numbers of an
+    uninterrupted run. Under several processes every one takes its share of the items of the same batch.
+    """
+    fabric = fabric or _one_process()
+    optimizer = torch.optim.Adam((p for p in network.parameters() if p.requires_grad), weight_decay=config.weight_decay)
+    done = _resume(network, optimizer, folder, config) if folder else 0
+    network.compiled_kernels = config.compile == "auto" and compiler_available()
+    network.train()
+    module, wrapped = fabric.setup(network, optimizer)
+    log = _Log(folder / "log.csv", done) if folder and fabric.is_global_zero else None
+    started = time.monotonic()
+
+    def save_state() -> None:
+        if folder and fabric.is_global_zero:
+            _save_state(network, optimizer, folder, config, done)
+
+    try:
+        for step in range(done, config.steps):
+            for group in wrapped.param_groups:
+                group["lr"] = config.rate(step)
+            batch, meshes = share(*batch_of(step), fabric.global_rank, fabric.world_size)
+            batch = fabric.to_device(batch)
+            wrapped.zero_grad()
+            loss = network.loss(module(batch, meshes), batch)
+            fabric.backward(loss)
+            if config.clip:
+                fabric.clip_gradients(module, wrapped, max_norm=config.clip, error_if_nonfinite=False)
+            wrapped.step()
+            done = step + 1
+            value = float(fabric.all_reduce(loss.detach(), reduce_op="mean"))
+            require(
+                math.isfinite(value), f"the loss became {value} at step {done}; lower training.learning_rate or set training.clip"
+            )
+            validation: Mapping[str, float] = {}
+            if validate is not None and (done % config.validate_every == 0 or done == config.steps):
+                network.eval()
+                validation = validate(network)
+                network.train()
+            report = Report(done, value, config.rate(step), time.monotonic() - started, validation)
+            if log:
+                log.write(report)
+            if done % config.save_every == 0 or done == config.steps:
+                save_state()
+            yield report
+    except GeneratorExit:
+        save_state()
+        raise
+    finally:
+        network.eval()
+        if log:
+            log.close()
+
+
+def share(batch: SFTBatch, meshes: Meshes, rank: int, world_size: int) -> tuple[SFTBatch, Meshes]:
+    """Every `world_size`-th item from `rank` on, with its mesh."""
+    if world_size == 1:
+        return batch, meshes
+    require(
+        batch.num_items % world_size == 0,
+        f"{batch.num_items} items a step cannot be shared evenly by {world_size} processes; change the batch size or --devices",
+    )
+    items = list(range(rank, batch.num_items, world_size))
+    if isinstance(meshes, MeshUnion):
+        meshes = [meshes.parts[part] for part in meshes.part_of_item]
+    return batch.selected(items), meshes if isinstance(meshes, Mesh) else [meshes[i] for i in items]
+
+
+@torch.no_grad()
+def item_errors(network: GraphElementNetwork, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, " _items"]]:
+    """The mean squared error of every item and output, in squared original units; cross entropy for outputs on a simplex."""
+    answers = network.predict(batch, meshes)
+    errors = {}
+    for name, answer in answers.items():
+        target, items = batch.targets[name], batch.queries[name].items
+        squared = network.losses[name].normalised
+        of_query = (answer - target).square().mean(-1) if squared else -(target * answer.clamp(min=1e-12).log()).sum(-1)
+        count = torch.zeros(batch.num_items).index_add(0, items, torch.ones(len(items)))
+        errors[name] = torch.zeros(batch.num_items).index_add(0, items, of_query) / count
+    return errors
+
+
+def _one_process() -> Fabric:
+    from lightning_fabric import Fabric
+
+    return Fabric(accelerator="cpu", devices=1)
+
+
+def _save_state(
+    network: GraphElementNetwork, optimizer: torch.optim.Optimizer, folder: Path, config: TrainingConfig, done: int
+) -> None:
+    tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
+    for number, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
+    write_tensors(folder / "state.safetensors", tensors, "training state", {"step": done, "training": to_plain(config)})
+
+
+def _resume(network: GraphElementNetwork, optimizer: torch.optim.Optimizer, folder: Path, config: TrainingConfig) -> int:
+    path = folder / "state.safetensors"
+    if not path.exists():
+        return 0
+    tensors, header = read_tensors(path, "training state")
+    plain: dict[str, Any] = to_plain(config)
+    before: dict[str, Any] = header.get("training", {})
+    changed = sorted(name for name in plain if plain[name] != before.get(name))
+    require(
+        not changed,
+        f"{folder} holds a run with other training settings ({', '.join(changed)}); repeat them or train into another folder",
+    )
+    prefix = "network."
+    load_state(network, {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}, path)
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimizer."):
+            _, number, key = name.split(".")
+            state.setdefault(int(number), {})[key] = tensor
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
+    return int(header["step"])
+
+
+class _Log:
+    """log.csv: a row a step, cut back to the resumed step."""
+
+    COLUMNS = ("step", "loss", "learning_rate", "seconds")
+
+    def __init__(self, path: Path, done: int) -> None:
+        rows = []
+        if done and path.exists():
+            with path.open(newline="") as file:
+                rows = [row for row in csv.reader(file) if row and row[0].isdigit() and int(row[0]) <= done]
+        with replaced(path) as temporary, temporary.open("w", newline="") as file:
+            csv.writer(file).writerows([self.COLUMNS, *rows])
+        self._file = path.open("a", newline="")
+        self._writer = csv.writer(self._file)
+
+    def write(self, report: Report) -> None:
+        self._writer.writerow([report.step, repr(report.loss), repr(report.learning_rate), f"{report.seconds:.3f}"])
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,128 @@
+"""Spaces, meshes, representations and random batches that many tests run over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from graphelements.functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch
+from graphelements.meshes import Mesh, MeshUnion, grid_mesh, mesh_at, scattered_mesh, union
+from graphelements.representations import Barycentric, Multilinear, NearestNodes, Representation, SoftNearest
+from graphelements.spaces import Box, Space
+
+SPACES: dict[str, Space] = {
+    "square": Box(),
+    "oblong": Box((-3.0, 10.0), (5.0, 12.5)),
+    "interval": Box((-1.0,), (2.0,)),
+    "block": Box((0.0, -1.0, 2.0), (1.0, 1.0, 2.5)),
+}
+
+REPRESENTATIONS: dict[str, Callable[[], Representation]] = {
+    "soft_nearest": SoftNearest,
+    "soft_nearest_sharp": lambda: SoftNearest(sharpness=20.0),
+    "nearest_nodes": NearestNodes,
+    "nearest_nodes_six": lambda: NearestNodes(6, sharpness=0.5),
+    "multilinear": Multilinear,
+    "barycentric": Barycentric,
+}
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def _collinear(space: Space) -> Mesh:
+    shares = torch.tensor([0.1, 0.9, 0.35, 0.6])[:, None].expand(4, space.dim)
+    return mesh_at(space, space.from_cube(shares))
+
+
+def _duplicates(space: Space) -> Mesh:
+    cube = torch.rand(6, space.dim, generator=seeded(3))
+    return mesh_at(space, space.from_cube(torch.cat([cube, cube[2:4]])))
+
+
+def _graded(space: Space) -> Mesh:
+    """Fine in one corner, coarse elsewhere: spacings differ by a factor of about fifty."""
+    fine, coarse = torch.rand(24, space.dim, generator=seeded(4)) * 0.05, torch.rand(8, space.dim, generator=seeded(5))
+    return mesh_at(space, space.from_cube(torch.cat([fine, coarse])))
+
+
+MESHES: dict[str, Callable[[Space], Mesh]] = {
+    **{f"grid_{k}": lambda space, k=k: grid_mesh(space, k) for k in (1, 2, 3, 7)},
+    "grid_uneven": lambda space: grid_mesh(space, [3, 1, 4][: space.dim]),
+    **{f"scattered_{n}": lambda space, n=n: scattered_mesh(space, n, seeded(n)) for n in (1, 2, 3, 5, 30)},
+    "collinear": _collinear,
+    "duplicates": _duplicates,
+    "graded": _graded,
+}
+
+COMBINATIONS = [
+    (space, mesh, representation)
+    for space in SPACES
+    for mesh in MESHES
+    for representation in REPRESENTATIONS
+    if (representation != "multilinear" or mesh.startswith("grid")) and (representation != "barycentric" or SPACES[space].dim == 2)
+]
+
+
+def field_at(representation: Representation, mesh: MeshUnion, values: Tensor, points: Tensor) -> Tensor:
+    """The field with the given values at the nodes, at points of item 0."""
+    return representation(points, torch.zeros(len(points), dtype=torch.long), mesh).gather(values)
+
+
+def interesting_points(mesh: Mesh, seed: int) -> Tensor:
+    """Random points, the nodes, the middles of edges, the corners of the space and points far outside."""
+    space, one = mesh.space, torch.rand(40, mesh.space.dim, generator=seeded(seed))
+    corners = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * space.dim).reshape(-1, space.dim)
+    sides = torch.where(torch.rand(20, space.dim, generator=seeded(seed + 1)) < 0.5, one[:20].round(), one[:20])
+    cube = torch.cat([one, corners, sides, 5 * one - 2, 1000 * one - 500])
+    middles = (mesh.positions[mesh.senders] + mesh.positions[mesh.receivers]) / 2
+    return torch.cat([space.from_cube(cube), mesh.positions, middles])
+
+
+def with_positions(mesh: Mesh, positions: Tensor) -> Mesh:
+    """The same graph with other numbers for the positions."""
+    return replace(mesh, positions=positions)
+
+
+def relabelled(mesh: Mesh, order: Tensor) -> Mesh:
+    """The mesh whose node i is the old node order[i]."""
+    number = torch.empty_like(order)
+    number[order] = torch.arange(len(order))
+    cells = None if mesh.cells is None else number[mesh.cells]
+    return Mesh(mesh.space, mesh.positions[order], number[mesh.senders], number[mesh.receivers], mesh.levels, None, cells)
+
+
+RAGGED_SFT = SFT(
+    Box((0.0, -1.0), (2.0, 1.0)),
+    (InputFunction("heat", 2), InputFunction("border", 1)),
+    (OutputFunction("warmth", 1, conditions=2), OutputFunction("flow", 2), OutputFunction("total", 1, integrated=True)),
+)
+
+
+def random_item(sft: SFT, generator: torch.Generator, most: int = 5) -> SFTBatch:
+    """One item with its own number of samples and queries of each function, none included."""
+
+    def count() -> int:
+        return int(torch.randint(most + 1, (), generator=generator))
+
+    inputs, queries, targets = {}, {}, {}
+    for function in sft.inputs:
+        num = count()
+        inputs[function.name] = FunctionSamples(sft.space.sample(num, generator), torch.randn(num, function.channels, generator=generator))
+    for function in sft.outputs:
+        num = count()
+        queries[function.name] = Queries(
+            None if function.integrated else sft.space.sample(num, generator),
+            torch.randn(num, function.conditions, generator=generator) if function.conditions else None,
+            torch.zeros(num, dtype=torch.long),
+        )
+        targets[function.name] = torch.randn(num, function.channels, generator=generator)
+    return SFTBatch(inputs, queries, targets)
+
+
+def union_of(space: Space, mesh: str) -> MeshUnion:
+    return union(MESHES[mesh](space), 1)

@@ -1,0 +1,263 @@
+"""Invariants of r over all spaces, meshes and representations; closed forms; reproduction."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from cases import COMBINATIONS, MESHES, REPRESENTATIONS, SPACES, field_at, interesting_points, relabelled, seeded, union_of, with_positions
+
+from graphelements.errors import InputError
+from graphelements.meshes import grid_mesh, mesh_at, scattered_mesh, union
+from graphelements.neighbours import DENSE_SITES, nearest
+from graphelements.representations import Barycentric, Multilinear, NearestNodes, SoftNearest
+from graphelements.spaces import Box
+
+everywhere = pytest.mark.parametrize(("space", "mesh", "representation"), COMBINATIONS)
+SCATTERED = [(s, r) for s, m, r in COMBINATIONS if m == "scattered_30"]
+on_scattered_nodes = pytest.mark.parametrize(("space", "representation"), SCATTERED)
+
+
+def zeros(num: int) -> torch.Tensor:
+    return torch.zeros(num, dtype=torch.long)
+
+
+@everywhere
+def test_weights_are_shares_that_sum_to_one_everywhere(space, mesh, representation):
+    one = MESHES[mesh](SPACES[space])
+    points = interesting_points(one, 0)
+    coupling = REPRESENTATIONS[representation]()(points, zeros(len(points)), union(one, 1))
+    assert (coupling.weights.sum(-1) - 1).abs().max() < 1e-5
+    assert coupling.weights.min() > -1e-5
+    assert 0 <= coupling.nodes.min() and coupling.nodes.max() < one.num_nodes
+    assert torch.equal(coupling.offsets, points[:, None] - one.positions[coupling.nodes])
+
+
+@everywhere
+@pytest.mark.usefixtures("double")
+def test_fields_do_not_jump_along_random_lines(space, mesh, representation):
+    box, one = SPACES[space], union_of(SPACES[space], mesh)
+    r = REPRESENTATIONS[representation]()
+    values = torch.rand(one.num_nodes, 1, generator=seeded(7))
+
+    def field(points: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return field_at(r, one, values, points)[:, 0]
+
+    ends = box.from_cube(1.6 * torch.rand(12, box.dim, generator=seeded(8)) - 0.3)
+    along = torch.linspace(0, 1, 301)[:, None, None]
+    lines = (1 - along) * ends[:6] + along * ends[6:]  # steps, lines, dim
+    heights = field(lines.flatten(0, 1)).reshape(301, 6)
+    steps = heights.diff(dim=0).abs().topk(5, dim=0).indices.flatten()
+    of_line = torch.arange(6).repeat(5)
+    low, high = lines[steps, of_line], lines[steps + 1, of_line]
+    at_low, at_high = heights[steps, of_line], heights[steps + 1, of_line]
+    for _ in range(36):  # the half with the larger part of the jump
+        middle = (low + high) / 2
+        at_middle = field(middle)
+        left = (at_middle - at_low).abs() > (at_high - at_middle).abs()
+        high, at_high = torch.where(left[:, None], middle, high), torch.where(left, at_middle, at_high)
+        low, at_low = torch.where(left[:, None], low, middle), torch.where(left, at_low, at_middle)
+    assert (at_high - at_low).abs().max() < 1e-3
+
+
+@pytest.mark.parametrize(("space", "mesh", "representation"), [c for c in COMBINATIONS if c[1] in ("grid_3", "scattered_30", "scattered_5")])
+@pytest.mark.usefixtures("double")
+def test_gradients_reach_node_positions_and_match_finite_differences(space, mesh, representation):
+    one = MESHES[mesh](SPACES[space])
+    r = REPRESENTATIONS[representation]()
+    points = one.space.sample(6, seeded(9))
+    values = torch.rand(one.num_nodes, 2, generator=seeded(10))
+
+    def read(positions: torch.Tensor) -> torch.Tensor:
+        return field_at(r, union(with_positions(one, positions), 1), values, points)
+
+    positions = one.positions.clone().requires_grad_()
+    assert torch.autograd.gradcheck(read, (positions,), eps=1e-7, atol=1e-5)
+    (gradient,) = torch.autograd.grad(read(positions).square().sum(), positions)
+    assert gradient.isfinite().all() and gradient.abs().max() > 1e-6
+
+
+@everywhere
+def test_gradients_stay_finite_at_nodes_corners_and_far_away(space, mesh, representation):
+    one = MESHES[mesh](SPACES[space])
+    positions = one.positions.clone().requires_grad_()
+    points = interesting_points(one, 1).requires_grad_()
+    values = torch.rand(one.num_nodes, 1, generator=seeded(0))
+    out = field_at(REPRESENTATIONS[representation](), union(with_positions(one, positions), 1), values, points)
+    if out.requires_grad:
+        found = torch.autograd.grad(out.sum(), (positions, points), allow_unused=True)
+        assert all(gradient.isfinite().all() for gradient in found if gradient is not None)
+
+
+@on_scattered_nodes
+def test_relabelling_nodes_changes_nothing(space, representation):
+    one = MESHES["scattered_30"](SPACES[space])
+    order = torch.randperm(30, generator=seeded(2))
+    values, points = torch.rand(30, 3, generator=seeded(3)), one.space.sample(50, seeded(4))
+    r = REPRESENTATIONS[representation]()
+    before = field_at(r, union(one, 1), values, points)
+    after = field_at(r, union(relabelled(one, order), 1), values[order], points)
+    assert (before - after).abs().max() < 1e-5
+
+
+@on_scattered_nodes
+def test_reordering_samples_changes_nothing(space, representation):
+    one = union_of(SPACES[space], "scattered_30")
+    points, codes = one.space.sample(40, seeded(4)), torch.randn(40, 3, generator=seeded(5))
+    order = torch.randperm(40, generator=seeded(6))
+    r = REPRESENTATIONS[representation]()
+    before = r(points, zeros(40), one).scatter(codes)
+    after = r(points[order], zeros(40), one).scatter(codes[order])
+    assert (before - after).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("meshes", [("scattered_30",) * 3, ("scattered_5", "scattered_30", "scattered_1"), ("grid_3", "grid_1", "grid_7")])
+@pytest.mark.parametrize("representation", REPRESENTATIONS)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_batching_with_other_items_changes_nothing(meshes, representation, mixed):
+    if representation == "multilinear" and not meshes[0].startswith("grid"):
+        meshes = ("grid_7",) * 3
+    space, r = SPACES["oblong"], REPRESENTATIONS[representation]()
+    made = {name: MESHES[name](space) for name in meshes}
+    parts = [made[name] for name in meshes]
+    points = space.sample(36, seeded(0))
+    items = torch.randint(3, (36,), generator=seeded(1)) if mixed else torch.arange(3).repeat_interleave(12)
+    together = union(parts)
+    coupling = r(points, items, together)
+    values, codes = torch.rand(together.num_nodes, 2, generator=seeded(2)), torch.randn(36, 2, generator=seeded(3))
+    for item, part in enumerate(parts):
+        mine, nodes = items == item, together.items == item
+        alone = r(points[mine], zeros(int(mine.sum())), union(part, 1))
+        assert (coupling.gather(values)[mine] - alone.gather(values[nodes])).abs().max() < 1e-5
+        assert (coupling.scatter(codes)[nodes] - alone.scatter(codes[mine])).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(("representation", "touched"), [("nearest_nodes", 4), ("multilinear", 4), ("barycentric", 3)])
+def test_sparse_representations_touch_as_few_nodes_on_large_meshes(representation, touched):
+    points = torch.rand(20, 2, generator=seeded(0))
+    for resolution in (2, 6, 30):
+        mesh = union(grid_mesh(Box(), resolution), 1)
+        assert REPRESENTATIONS[representation]()(points, zeros(20), mesh).nodes.shape == (20, touched)
+
+
+@pytest.mark.parametrize("counts", [[700, 3, 0, 40], [600]])
+def test_the_tree_finds_the_same_nearest_nodes_as_the_dense_search(counts, monkeypatch):
+    space = SPACES["block"]
+    sites, points = space.sample(sum(counts), seeded(0)), space.sample(200, seeded(1))
+    items = torch.randint(len(counts), (200,), generator=seeded(2))
+    sizes = torch.tensor(counts)
+    starts = sizes.cumsum(0) - sizes
+    assert max(counts) > DENSE_SITES
+    by_tree = nearest(points, items, sites, starts, counts, 5)
+    monkeypatch.setattr("graphelements.neighbours.DENSE_SITES", 10**6)
+    dense = nearest(points, items, sites, starts, counts, 5)
+    assert torch.equal(by_tree, dense)
+    assert torch.equal((dense >= 0).sum(-1), sizes[items].clamp(max=5))
+
+
+def test_nearest_sites_are_those_of_a_brute_force_search():
+    sites, points = torch.rand(50, 2, generator=seeded(0)), torch.rand(30, 2, generator=seeded(1))
+    found = nearest(points, zeros(30), sites, zeros(1), [50], 3)
+    assert torch.equal(found, (points[:, None] - sites).norm(dim=-1).argsort(-1)[:, :3])
+
+
+def test_soft_nearest_is_the_softmax_of_negative_distances():
+    mesh = scattered_mesh(Box(), 9, seeded(0))
+    points = torch.rand(20, 2, generator=seeded(1))
+    distances = torch.tensor([[math.dist(p, q) for q in mesh.positions.tolist()] for p in points.tolist()])
+    expected = (-distances).exp() / (-distances).exp().sum(-1, keepdim=True)
+    assert (SoftNearest()(points, zeros(20), union(mesh, 1)).weights - expected).abs().max() < 1e-6
+
+
+def test_soft_nearest_does_not_depend_on_the_unit_of_length():
+    metres, feet = Box((0.0, 0.0), (2.0, 4.0)), Box((0.0, 0.0), (6.56, 13.12))
+    cube = torch.rand(20, 2, generator=seeded(1))
+    weights = [SoftNearest()(s.from_cube(cube), zeros(20), union(grid_mesh(s, 3), 1)).weights for s in (metres, feet)]
+    assert (weights[0] - weights[1]).abs().max() < 1e-6
+
+
+def test_multilinear_weights_are_the_opposite_boxes_shares():
+    mesh = union(grid_mesh(Box((0.0, 0.0), (2.0, 4.0)), 3), 1)  # cells of 1 x 2
+    coupling = Multilinear()(torch.tensor([[1.25, 0.5]]), zeros(1), mesh)
+    found = dict(zip(coupling.nodes[0].tolist(), coupling.weights[0].tolist(), strict=True))
+    assert found == pytest.approx({3: 0.75 * 0.75, 4: 0.75 * 0.25, 6: 0.25 * 0.75, 7: 0.25 * 0.25})
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("resolution", [2, 3, 7])
+def test_multilinear_reproduces_multilinear_functions(space, resolution):
+    box = SPACES[space]
+    mesh, points = union(grid_mesh(box, resolution), 1), box.sample(60, seeded(0))
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (1 + 0.5 * box.coordinates(x)).prod(-1, keepdim=True) + box.coordinates(x)[:, :1]
+
+    assert (field_at(Multilinear(), mesh, function(mesh.positions), points) - function(points)).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("space", ["square", "oblong"])
+@pytest.mark.parametrize("num_nodes", [3, 5, 30])
+def test_barycentric_reproduces_linear_functions_in_the_hull(space, num_nodes):
+    box = SPACES[space]
+    mesh = scattered_mesh(box, num_nodes, seeded(num_nodes))
+    shares = torch.rand(60, num_nodes, generator=seeded(0)).pow(4)
+    inside = shares / shares.sum(-1, keepdim=True) @ mesh.positions
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return 1 + box.coordinates(x) @ torch.tensor([[2.0], [-3.0]])
+
+    assert (field_at(Barycentric(), union(mesh, 1), function(mesh.positions), inside) - function(inside)).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("representation", ["multilinear", "barycentric"])
+def test_interpolating_representations_give_the_value_of_a_node_at_the_node(representation):
+    for mesh in (grid_mesh(SPACES["oblong"], 5), grid_mesh(SPACES["oblong"], 2)):
+        values = torch.rand(mesh.num_nodes, 1, generator=seeded(0))
+        assert (field_at(REPRESENTATIONS[representation](), union(mesh, 1), values, mesh.positions) - values).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("representation", ["multilinear", "barycentric"])
+def test_outside_the_hull_the_weights_are_those_of_the_closest_hull_point(representation):
+    space = Box((-1.0, -1.0), (2.0, 2.0))
+    positions = torch.cartesian_prod(torch.tensor([0.0, 0.5, 1.0]), torch.tensor([0.0, 0.5, 1.0]))
+    mesh = mesh_at(space, positions) if representation == "barycentric" else grid_mesh(Box(), 3)
+    points = 3 * torch.rand(60, 2, generator=seeded(1)) - 1
+    values = torch.rand(9, 1, generator=seeded(0))
+    r = REPRESENTATIONS[representation]()
+    outside = (points != points.clamp(0, 1)).any(-1)
+    there, closest = field_at(r, union(mesh, 1), values, points), field_at(r, union(mesh, 1), values, points.clamp(0, 1))
+    assert outside.sum() > 20
+    assert (there - closest)[outside].abs().max() < 1e-5
+
+
+def test_a_node_that_is_not_among_the_nearest_has_no_weight_where_it_enters():
+    mesh = union(grid_mesh(Box((0.0,), (9.0,)), 10), 1)
+    coupling = NearestNodes(2)(torch.tensor([[4.0]]), zeros(1), mesh)  # nodes 3 and 5 are equally far: neither may count
+    assert coupling.weights[0, 0] > 1 - 1e-6
+
+
+def test_learned_sharpness_gets_a_gradient_and_fixed_sharpness_none():
+    points, mesh = torch.rand(10, 2, generator=seeded(0)), union(grid_mesh(Box(), 3), 1)
+    for kind in (SoftNearest, NearestNodes):
+        learned = kind(sharpness=2.0, learned=True)
+        learned(points, zeros(10), mesh).weights.square().sum().backward()
+        assert learned.log_sharpness.grad.abs() > 1e-4
+        assert not kind(sharpness=2.0, learned=False).log_sharpness.requires_grad
+
+
+@pytest.mark.parametrize("sharpness", [0.0, -1.0, math.inf, math.nan])
+def test_impossible_sharpness_is_refused(sharpness):
+    with pytest.raises(InputError, match="sharpness"):
+        SoftNearest(sharpness)
+
+
+def test_representations_say_which_meshes_they_need():
+    points = torch.rand(2, 2)
+    with pytest.raises(InputError, match="grid mesh"):
+        Multilinear()(points, zeros(2), union(scattered_mesh(Box(), 5, seeded(0)), 1))
+    with pytest.raises(InputError, match="planar"):
+        Barycentric()(torch.rand(2, 3), zeros(2), union(grid_mesh(SPACES["block"], 2), 1))
+    with pytest.raises(InputError, match="at least two"):
+        NearestNodes(1)
