@@ -1,7 +1,8 @@
-"""Synthetic measurements for `own_data.py` and the documentation: rain, soil moisture and groundwater of a 30 km x 20 km valley.
+"""Synthetic measurements for `own_data.py` and the documentation: rain, soil moisture and groundwater of a valley.
 
-Nothing here was measured. Wet soil lets more of the rain through to the groundwater, which spreads over a few kilometres and
-drains into the river on the eastern border. Teams measure elsewhere every day; instruments fail; some days nobody probes the soil.
+Nothing here was measured. The wetter the soil, the more of the rain reaches the groundwater, which spreads over a few
+kilometres and drains into the river on the eastern border. Every day people measure somewhere else, some instruments
+fail (an empty value), and on some days nobody probes the soil.
 """
 
 import csv

@@ -25,6 +25,7 @@ REPRESENTATIONS: dict[str, Callable[[], Representation]] = {
     "soft_nearest_sharp": lambda: SoftNearest(sharpness=20.0),
     "nearest_nodes": NearestNodes,
     "nearest_nodes_six": lambda: NearestNodes(6, sharpness=0.5),
+    "nearest_nodes_sharp": lambda: NearestNodes(4, sharpness=20.0),
     "multilinear": Multilinear,
     "barycentric": Barycentric,
 }
@@ -64,13 +65,33 @@ COMBINATIONS = [
     for space in SPACES
     for mesh in MESHES
     for representation in REPRESENTATIONS
-    if (representation != "multilinear" or mesh.startswith("grid")) and (representation != "barycentric" or SPACES[space].dim == 2)
+    if representation != "multilinear" or mesh.startswith("grid")
+    if representation != "barycentric" or SPACES[space].dim == 2
 ]
 
 
 def field_at(representation: Representation, mesh: MeshUnion, values: Tensor, points: Tensor) -> Tensor:
     """The field with the given values at the nodes, at points of item 0."""
     return representation(points, torch.zeros(len(points), dtype=torch.long), mesh).gather(values)
+
+
+def largest_jump(field: Callable[[Tensor], Tensor], space: Space, seed: int, num_lines: int = 6, num_steps: int = 300) -> float:
+    """The largest jump of a field along random lines: bisect where it changes most until the step is tiny."""
+    ends = space.from_cube(1.6 * torch.rand(2 * num_lines, space.dim, generator=seeded(seed)) - 0.3)
+    along = torch.linspace(0, 1, num_steps + 1)[:, None, None]
+    lines = (1 - along) * ends[:num_lines] + along * ends[num_lines:]  # steps, lines, dim
+    heights = field(lines.flatten(0, 1)).reshape(num_steps + 1, num_lines)
+    steps = heights.diff(dim=0).abs().topk(5, dim=0).indices.flatten()
+    of_line = torch.arange(num_lines).repeat(5)
+    low, high = lines[steps, of_line], lines[steps + 1, of_line]
+    at_low, at_high = heights[steps, of_line], heights[steps + 1, of_line]
+    for _ in range(36):  # the half with the larger part of the jump
+        middle = (low + high) / 2
+        at_middle = field(middle)
+        left = (at_middle - at_low).abs() > (at_high - at_middle).abs()
+        high, at_high = torch.where(left[:, None], middle, high), torch.where(left, at_middle, at_high)
+        low, at_low = torch.where(left[:, None], low, middle), torch.where(left, at_low, at_middle)
+    return float((at_high - at_low).abs().max())
 
 
 def interesting_points(mesh: Mesh, seed: int) -> Tensor:
@@ -111,8 +132,8 @@ def random_item(sft: SFT, generator: torch.Generator, most: int = 5) -> SFTBatch
 
     inputs, queries, targets = {}, {}, {}
     for function in sft.inputs:
-        num = count()
-        inputs[function.name] = FunctionSamples(sft.space.sample(num, generator), torch.randn(num, function.channels, generator=generator))
+        points = sft.space.sample(count(), generator)
+        inputs[function.name] = FunctionSamples(points, torch.randn(len(points), function.channels, generator=generator))
     for function in sft.outputs:
         num = count()
         queries[function.name] = Queries(

@@ -117,7 +117,9 @@ def test_delaunay_of_flat_nodes_in_space_is_planar():
 
 
 def test_delaunay_triangles_tile_the_convex_hull():
-    positions = torch.cat([torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), torch.rand(40, 2, generator=seeded(0))])
+    positions = torch.cat(
+        [torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), torch.rand(40, 2, generator=seeded(0))]
+    )
     a, b, c = positions.double()[delaunay(positions)].unbind(1)
     u, v = b - a, c - a
     areas = (u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]).abs() / 2

@@ -71,15 +71,29 @@ def load_checkpoint(source: Path | str) -> Checkpoint:
     except KeyError as error:
         raise InputError(f"{path}: the checkpoint's header has no {error.args[0]!r}; it is damaged, save it again") from None
     sft = from_plain(SFT, plain["sft"], f"{path}: sft")
-    network = build_network(sft, from_plain(NetworkConfig, plain["network"], f"{path}: network"))
-    load_state(network, tensors, path)
-    return Checkpoint(
-        network.eval(), from_plain(MeshConfig, plain["mesh"], f"{path}: mesh"), header.get("task"), header.get("training") or {}
-    )
+    config = from_plain(NetworkConfig, plain["network"], f"{path}: network")
+    mesh = from_plain(MeshConfig, plain["mesh"], f"{path}: mesh")
+    task, training = header.get("task"), header.get("training") or {}
+    require(task is None or isinstance(task, str), f"{path}: task must be a name; got {task!r}")
+    require(isinstance(training, dict), f"{path}: training must be a dictionary; got {training!r}")
+    try:
+        with torch.device("meta"):  # a damaged header costs no memory: shapes are compared first
+            network = build_network(sft, config)
+    except (InputError, RuntimeError) as error:
+        raise InputError(f"{path}: network: {str(error).splitlines()[0]}") from None
+    check_state(network, tensors, path)
+    network.to_empty(device="cpu").load_state_dict(tensors)
+    return Checkpoint(network.eval(), mesh, task, training)
 
 
 def load_state(network: GraphElementNetwork, tensors: dict[str, Tensor], path: Path) -> None:
-    """Copy tensors into a network after checking that they are finite and fit it exactly."""
+    """Copy tensors into a network after checking them."""
+    check_state(network, tensors, path)
+    network.load_state_dict(tensors)
+
+
+def check_state(network: GraphElementNetwork, tensors: dict[str, Tensor], path: Path) -> None:
+    """Check that tensors are finite and fit a network exactly."""
     expected = network.state_dict()
     wrong = sorted(set(expected) ^ set(tensors))
     require(not wrong, f"{path}: tensors and configuration disagree, first at {wrong[0] if wrong else ''}; the file is damaged")
@@ -90,7 +104,6 @@ def load_state(network: GraphElementNetwork, tensors: dict[str, Tensor], path: P
             bool(tensor.isfinite().all()),
             f"{path}: {name} has NaN or infinite numbers; the training diverged or the file is damaged",
         )
-    network.load_state_dict(tensors)
 
 
 def write_tensors(path: Path | str, tensors: dict[str, Tensor], kind: str, header: dict[str, Any]) -> None:
@@ -123,7 +136,7 @@ def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[s
     )
     try:
         header = json.loads(metadata["graphelements"])
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         raise InputError(f"{path}: the header is not valid JSON; the file is damaged") from None
     require(isinstance(header, dict) and header.get("kind") == kind, f"{path} is not a {kind} of graphelements")
     require(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from .errors import InputError, require
 
@@ -16,7 +16,7 @@ def to_plain(config: Any) -> dict[str, Any]:
     return asdict(config)
 
 
-def from_plain(kind: type[Config], plain: Mapping[str, Any], source: str = "config") -> Config:
+def from_plain(kind: type[Config], plain: Any, source: str = "config") -> Config:
     """The frozen dataclass that `plain` describes; every wrong or unknown name is reported with its path."""
     from pydantic import TypeAdapter, ValidationError
 
@@ -70,12 +70,13 @@ def _parsed(text: str, current: Any) -> Any:
 
 
 def _unknown(kind: Any, plain: Any, prefix: str = "") -> list[str]:
-    if not is_dataclass(kind) or not isinstance(plain, Mapping):
-        return []
-    known = {field.name: field for field in fields(kind)}
-    found = [prefix + str(name) for name in plain if name not in known]
-    for name, field in known.items():
-        default = field.default_factory() if callable(field.default_factory) else field.default
-        if name in plain and is_dataclass(default):
-            found += _unknown(default, plain[name], f"{prefix}{name}.")
+    """The dotted names in plain data that the dataclass `kind`, or those in the tuple `kind`, do not have."""
+    found = []
+    if is_dataclass(kind) and isinstance(plain, Mapping):
+        types = get_type_hints(kind)
+        for name, value in plain.items():
+            found += _unknown(types[name], value, f"{prefix}{name}.") if name in types else [f"{prefix}{name}"]
+    elif get_origin(kind) is tuple and isinstance(plain, (list, tuple)):
+        for number, value in enumerate(plain):
+            found += _unknown(get_args(kind)[0], value, f"{prefix}{number}.")
     return found

@@ -13,12 +13,13 @@ additions, the same input gives the same bits.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, no_type_check
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
@@ -34,14 +35,28 @@ class Bucket(NamedTuple):
     edges: Int[Tensor, "width rows"]
 
 
+class Terms(NamedTuple):
+    """What is added on an edge before the relu: A z_i, B z_j + b1, and c_e = features weight."""
+
+    from_senders: Float[Tensor, "nodes hidden"]
+    from_receivers: Float[Tensor, "nodes hidden"]
+    features: Float[Tensor, "edges features"]
+    weight: Float[Tensor, "features hidden"]
+
+
 @dataclass(frozen=True)
 class EdgeTables:
     """Incoming and outgoing edges of every node, as neighbour tables bucketed by degree; nodes without edges are in none."""
 
     incoming: tuple[Bucket, ...]
     outgoing: tuple[Bucket, ...]
+    senders: Int[Tensor, " edges"]
+    receivers: Int[Tensor, " edges"]
     num_nodes: int
-    num_edges: int
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.senders)
 
 
 def build_tables(senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"], num_nodes: int) -> EdgeTables:
@@ -51,24 +66,39 @@ def build_tables(senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"
         # Kernels trust the tables: an index beyond the nodes would read foreign memory.
         inside = len(ends) == 0 or bool((ends.min() >= 0) & (ends.max() < num_nodes))
         require(inside, f"edges join nodes 0 to {num_nodes - 1}; found others, build the edges from the same nodes")
-    return EdgeTables(_buckets(receivers, senders, num_nodes), _buckets(senders, receivers, num_nodes), num_nodes, len(senders))
+    senders, receivers = senders.clone(), receivers.clone()  # the compiler tells a tensor from a row of one
+    incoming, outgoing = _buckets(receivers, senders, num_nodes), _buckets(senders, receivers, num_nodes)
+    return EdgeTables(incoming, outgoing, senders, receivers, num_nodes)
 
 
 def _buckets(own: Int[Tensor, " edges"], other: Int[Tensor, " edges"], num_nodes: int) -> tuple[Bucket, ...]:
-    """Edges (own, other) by their own node; widths 2, 3, 4, 6, 8, 12, ... leave at most a third of the slots empty from 3 on."""
-    by_node = torch.argsort(own, stable=True)
+    """The edges (own, other) in rows by their own node, rows of similar length together."""
+    by_node = torch.argsort(own.int(), stable=True)  # int32 sorts twice as fast
     degrees = torch.bincount(own, minlength=num_nodes)
     ends = degrees.cumsum(0)
-    widths = torch.tensor([0, *sorted(base << power for base in (2, 3) for power in range(40))], device=own.device)
-    kinds = torch.bucketize(degrees, widths)
-    by_kind = torch.argsort(kinds, stable=True)
-    buckets = []
-    for width, nodes in zip(widths.tolist(), by_kind.split(torch.bincount(kinds, minlength=len(widths)).tolist()), strict=True):
-        if width > 0 and len(nodes) > 0:
-            slots = (ends - degrees)[nodes] + torch.arange(width, device=own.device)[:, None]
-            edges = by_node[torch.minimum(slots, ends[nodes] - 1)]
-            buckets.append(Bucket(nodes, degrees[nodes], other[edges], edges))
+    by_degree = torch.argsort(degrees.int(), stable=True)
+    buckets, first = [], int((degrees == 0).sum())
+    for width, rows in _widths(*torch.unique_consecutive(degrees[by_degree[first:]], return_counts=True)):
+        nodes = by_degree[first : first + rows]
+        slots = (ends - degrees)[nodes] + torch.arange(width, device=own.device)[:, None]
+        edges = by_node[torch.minimum(slots, ends[nodes] - 1)]
+        buckets.append(Bucket(nodes, degrees[nodes], other[edges], edges))
+        first += rows
     return tuple(buckets)
+
+
+def _widths(degrees: Int[Tensor, " kinds"], counts: Int[Tensor, " kinds"]) -> Iterator[tuple[int, int]]:
+    """(width, rows) of each bucket, for ascending degrees: one bucket as long as empty slots cost less than a call."""
+    width = rows = filled = 0
+    for degree, count in zip(degrees.tolist(), counts.tolist(), strict=True):
+        if rows > 0 and rows * degree - filled > 2048 + filled // 8:
+            yield width, rows
+            rows = filled = 0
+        width = max(degree, 2)  # torch would compile a width of 1 for itself
+        rows += count
+        filled += count * degree
+    if rows > 0:
+        yield width, rows
 
 
 def sum_relu_messages(
@@ -91,110 +121,129 @@ def sum_relu_messages(
             f"tables must be built from the same graph, {len(from_senders)} nodes and {len(edge_features)} edges; "
             f"got tables of {tables.num_nodes} nodes and {tables.num_edges} edges",
         )
-        return _SumReluMessages.apply(from_senders, from_receivers, edge_features, edge_weight, senders, receivers, tables)
+        return _SumReluMessages.apply(from_senders, from_receivers, edge_features, edge_weight, tables)
     messages = torch.addmm(from_senders.index_select(0, senders), edge_features, edge_weight)
     messages = messages.add_(from_receivers.index_select(0, receivers)).relu_()
     return torch.zeros_like(from_receivers).index_add(0, receivers, messages)
 
 
 class _SumReluMessages(torch.autograd.Function):
-    """`sum_relu_messages` over tables; its backward recomputes which terms are positive."""
+    """`sum_relu_messages` over tables; its backward forms the terms anew instead of keeping them."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, *args) -> Float[Tensor, "nodes hidden"]:
-        *tensors, ctx.tables = args
-        tensors = [tensor.detach().contiguous() for tensor in tensors]
-        ctx.save_for_backward(*tensors)
-        from_senders, from_receivers, features, weight, _, _ = tensors
-        sums = torch.zeros_like(from_receivers)
-        for bucket in ctx.tables.incoming:
-            _compiled(_store_sums)(sums, from_receivers, from_senders, features, weight, *bucket)
+    def forward(ctx: FunctionCtx, *inputs) -> Float[Tensor, "nodes hidden"]:
+        *tensors, tables = inputs
+        terms = Terms(*(tensor.detach().contiguous() for tensor in tensors))
+        sums, positive = torch.zeros_like(terms.from_receivers), torch.zeros_like(terms.from_receivers)
+        for bucket in tables.incoming:
+            _run(_Kernels.store_sums, sums, positive, terms, bucket)
+        ctx.save_for_backward(*terms, positive)
+        ctx.tables = tables
         return sums
 
     @staticmethod
     @once_differentiable
     def backward(ctx: FunctionCtx, gradient: Float[Tensor, "nodes hidden"]) -> tuple[Tensor | None, ...]:
-        terms = from_senders, from_receivers, features, weight, senders, receivers = ctx.saved_tensors
-        gradient = gradient.contiguous()
+        *tensors, positive = ctx.saved_tensors
+        terms, tables, gradient = Terms(*tensors), ctx.tables, gradient.contiguous()
         # One kernel per gradient: asked for several at once, the compiler stores the terms of all edges.
-        gradients: list[Tensor | None] = [
-            torch.zeros_like(tensor) if needed else None for tensor, needed in zip(terms, ctx.needs_input_grad, strict=False)
-        ]
-        of_senders, of_receivers, of_features, of_weight, *_ = gradients
-        if of_senders is not None:
-            for bucket in ctx.tables.outgoing:
-                rows = bucket.neighbours
-                _compiled(_store_gradients)(of_senders, from_senders, from_receivers, features, weight, gradient, rows, *bucket)
-        if of_receivers is not None:
-            for bucket in ctx.tables.incoming:
-                rows = bucket.nodes
-                _compiled(_store_gradients)(of_receivers, from_receivers, from_senders, features, weight, gradient, rows, *bucket)
-        if features.numel() > 0:
-            if of_features is not None:
-                of_features.copy_(_compiled(_feature_gradient)(*terms, gradient))
-            if of_weight is not None:
-                of_weight.copy_(_compiled(_weight_gradient)(*terms, gradient))
-        return (*gradients, None)
+        of_senders = of_receivers = of_features = of_weight = None
+        if ctx.needs_input_grad[0]:
+            of_senders = torch.zeros_like(terms.from_senders)
+            for bucket in tables.outgoing:
+                _run(_Kernels.store_sender_gradient, of_senders, gradient, terms, bucket)
+        if ctx.needs_input_grad[1]:
+            of_receivers = gradient * positive
+        on_edges = gradient, terms, tables.senders, tables.receivers
+        if ctx.needs_input_grad[2]:
+            of_features = (
+                _run(_Kernels.feature_gradient, *on_edges) if terms.features.numel() else torch.zeros_like(terms.features)
+            )
+        if ctx.needs_input_grad[3]:
+            of_weight = _run(_Kernels.weight_gradient, *on_edges) if terms.features.numel() else torch.zeros_like(terms.weight)
+        return of_senders, of_receivers, of_features, of_weight, None
 
 
-# ---- Kernels. Shapes are symbols to the compiler, but for the number of features; slots come first, so that its
-# vectors run along the hidden units. ----
+@no_type_check  # the compiler cannot see through the shape checks of the tests
+class _Kernels:
+    """What is compiled. Slots come before rows, so that the compiler's vectors run along the hidden units."""
+
+    @staticmethod
+    def store_sums(
+        sums: Float[Tensor, "nodes hidden"], positive: Float[Tensor, "nodes hidden"], terms: Terms, bucket: Bucket
+    ) -> None:
+        """Write s_j for an incoming bucket, and how many of its summands are positive: d s_j / d (B z_j)."""
+        slots = _Kernels.slots(terms.from_senders[bucket.neighbours], terms.from_receivers[bucket.nodes], terms, bucket)
+        sums[bucket.nodes] = slots.relu().sum(0).to(sums.dtype)
+        positive[bucket.nodes] = (slots > 0).to(positive.dtype).sum(0)
+
+    @staticmethod
+    def store_sender_gradient(
+        sums: Float[Tensor, "nodes hidden"], gradient: Float[Tensor, "nodes hidden"], terms: Terms, bucket: Bucket
+    ) -> None:
+        """Write the gradient of A z_i for an outgoing bucket."""
+        slots = _Kernels.slots(terms.from_senders[bucket.nodes], terms.from_receivers[bucket.neighbours], terms, bucket)
+        sums[bucket.nodes] = torch.where(slots > 0, gradient[bucket.neighbours], 0.0).sum(0).to(sums.dtype)
+
+    @staticmethod
+    def feature_gradient(
+        gradient: Float[Tensor, "nodes hidden"], terms: Terms, senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"]
+    ) -> Float[Tensor, "edges features"]:
+        """The gradient of the edge features."""
+        passed = _Kernels.passed(gradient, terms, senders, receivers)
+        return torch.stack([(passed * row).sum(1) for row in terms.weight.unbind(0)], 1).to(terms.features.dtype)
+
+    @staticmethod
+    def weight_gradient(
+        gradient: Float[Tensor, "nodes hidden"], terms: Terms, senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"]
+    ) -> Float[Tensor, "features hidden"]:
+        """The gradient of the edge weight."""
+        passed = _Kernels.passed(gradient, terms, senders, receivers)
+        return torch.stack([(passed * column[:, None]).sum(0) for column in terms.features.unbind(1)]).to(terms.weight.dtype)
+
+    @staticmethod
+    def slots(
+        senders: Float[Tensor, "#width rows hidden"], receivers: Float[Tensor, "#width rows hidden"], terms: Terms, bucket: Bucket
+    ) -> Float[Tensor, "width rows hidden"]:
+        """A z_i + B z_j + b1 + c_e in the slots of a bucket, 0 in empty ones."""
+        filled = torch.arange(len(bucket.edges), device=bucket.edges.device)[:, None] < bucket.degrees
+        total = _Kernels.with_features(senders + receivers, terms.features[bucket.edges], terms.weight)
+        return torch.where(filled[..., None], total, 0.0)
+
+    @staticmethod
+    def passed(
+        gradient: Float[Tensor, "nodes hidden"], terms: Terms, senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"]
+    ) -> Float[Tensor, "edges hidden"]:
+        """The gradient that passes through the relu of every edge."""
+        total = terms.from_senders[senders] + terms.from_receivers[receivers]
+        return torch.where(_Kernels.with_features(total, terms.features, terms.weight) > 0, gradient[receivers], 0.0)
+
+    @staticmethod
+    def with_features(
+        total: Float[Tensor, "*edges hidden"],
+        features: Float[Tensor, "*edges features"],
+        weight: Float[Tensor, "features hidden"],
+    ) -> Float[Tensor, "*edges hidden"]:
+        """`total` + c_e, as a loop: a matrix product would not fuse with the rest."""
+        for column, row in zip(features.unbind(-1), weight.unbind(0), strict=True):
+            total = total + column[..., None] * row
+        return total
 
 
-def _before_relu(
-    own: Float[Tensor, "*terms hidden"],
-    other: Float[Tensor, "*terms hidden"],
-    features: Float[Tensor, "*terms features"],
-    weight: Float[Tensor, "features hidden"],
-) -> Float[Tensor, "*terms hidden"]:
-    """A z_i + B z_j + b1 + c_e. A product of matrices would not fuse, this loop does."""
-    total = own + other
-    for feature in range(weight.shape[0]):
-        total = total + features[..., feature, None] * weight[feature]
-    return total
-
-
-def _filled(degrees: Int[Tensor, " rows"], width: int) -> Bool[Tensor, "width rows 1"]:
-    return (torch.arange(width, device=degrees.device)[:, None] < degrees)[..., None]
-
-
-def _store_sums(sums, own, other, features, weight, nodes, degrees, neighbours, edges) -> None:
-    """Write s_j for the nodes of an incoming bucket."""
-    total = _before_relu(own[nodes], other[neighbours], features[edges], weight)
-    sums[nodes] = torch.where(_filled(degrees, len(neighbours)), total, 0.0).relu().sum(0).to(sums.dtype)
-
-
-def _store_gradients(sums, own, other, features, weight, gradient, rows, nodes, degrees, neighbours, edges) -> None:
-    """Write, for the nodes of a bucket, the sum of the receivers' gradients over the edges whose term is positive."""
-    total = _before_relu(own[nodes], other[neighbours], features[edges], weight)
-    total = torch.where(_filled(degrees, len(neighbours)), total, 0.0)
-    sums[nodes] = torch.where(total > 0, gradient[rows], 0.0).sum(0).to(sums.dtype)
-
-
-def _passed(from_senders, from_receivers, features, weight, senders, receivers, gradient) -> Float[Tensor, "edges hidden"]:
-    """The receiver's gradient where the edge's term is positive."""
-    total = _before_relu(from_receivers[receivers], from_senders[senders], features, weight)
-    return torch.where(total > 0, gradient[receivers], 0.0)
-
-
-def _feature_gradient(from_senders, from_receivers, features, weight, senders, receivers, gradient) -> Tensor:
-    passed = _passed(from_senders, from_receivers, features, weight, senders, receivers, gradient)
-    return torch.stack([(passed * row).sum(1) for row in weight], dim=1)
-
-
-def _weight_gradient(from_senders, from_receivers, features, weight, senders, receivers, gradient) -> Tensor:
-    passed = _passed(from_senders, from_receivers, features, weight, senders, receivers, gradient)
-    return torch.stack([(passed * column[:, None]).sum(0) for column in features.unbind(1)])
+def _run(kernel: Callable, *args) -> Tensor | None:
+    # Every number of features and every size of 1 is compiled for itself, and torch gives up beyond its limit.
+    with torch._dynamo.config.patch(recompile_limit=64):
+        return _compiled(kernel)(*args)
 
 
 @functools.cache
 def _compiled(kernel: Callable) -> Callable:
-    inline = 1000  # reads or operations below which a term is formed where it is used instead of stored
+    inline = 1000  # operations up to which the compiler repeats a term where it is used instead of storing it
     options = {
         "realize_reads_threshold": inline,
         "realize_opcount_threshold": inline,
         "realize_acc_reads_threshold": inline,
-        "assert_indirect_indexing": False,
+        "assert_indirect_indexing": False,  # `build_tables` has checked
     }
     return torch.compile(kernel, dynamic=True, fullgraph=True, options=options)
 
@@ -203,7 +252,9 @@ def _compiled(kernel: Callable) -> Callable:
 def compiler_available() -> bool:
     """Whether torch can compile for this machine: a C++ compiler, its headers and Python's; tried once per process."""
     try:
-        torch.compile(lambda x: x.relu() + 1, fullgraph=True)(torch.zeros(2))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's own, about itself
+            torch.compile(lambda x: x.relu() + 1, fullgraph=True)(torch.zeros(2))
     except Exception:  # whatever is missing, the answer is no
         return False
     return True

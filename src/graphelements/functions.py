@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from .errors import choose, require
 from .spaces import Box
@@ -60,15 +60,18 @@ class SFT:
     def __post_init__(self) -> None:
         require(len(self.inputs) > 0, "an SFT needs at least one input function; got none")
         require(len(self.outputs) > 0, "an SFT needs at least one output function; got none")
-        names = [f.name for f in (*self.inputs, *self.outputs)]
+        taken = nn.ModuleDict()  # functions name parts of the network
         for functions in (self.inputs, self.outputs):
             names = [f.name for f in functions]
             require(len(set(names)) == len(names), f"the functions of an SFT need different names; got {names}")
-        for name in names:
-            require(name.isidentifier(), f"a function's name must be a Python identifier; got {name!r}")
+            for name in names:
+                require(name.isidentifier(), f"a function's name must be a Python identifier; got {name!r}")
+                require(not hasattr(taken, name), f"torch modules use this name themselves, choose another name; got {name!r}")
 
-    def validate(self, batch: SFTBatch) -> None:
-        """Check names, channels, finiteness and places of a batch once, at the boundary; raise `InputError` if wrong."""
+    def validate(self, batch: SFTBatch, dtype: torch.dtype = torch.float32) -> None:
+        """Check names, channels, types, finiteness and places of a batch once, at the boundary; raise `InputError` if wrong."""
+        for tensor in batch.tensors():
+            require(tensor.dtype == dtype, f"the numbers of a batch must be {dtype}; got {tensor.dtype}, convert them")
         unknown = set(batch.inputs) - {f.name for f in self.inputs}
         require(not unknown, f"input functions are {[f.name for f in self.inputs]}; got {sorted(unknown)} besides")
         unknown = (set(batch.queries) | set(batch.targets)) - {f.name for f in self.outputs}
@@ -78,6 +81,7 @@ class SFT:
                 samples = batch.inputs[function.name]
                 self._check(function.name, "values", samples.values, function.channels)
                 self._check_places(function.name, samples.points)
+                self._check_items(function.name, samples.items, batch.num_items)
         for function in self.outputs:
             if function.name in batch.queries:
                 queries = batch.queries[function.name]
@@ -88,6 +92,7 @@ class SFT:
                 )
                 if queries.points is not None:
                     self._check_places(function.name, queries.points)
+                self._check_items(function.name, queries.items, batch.num_items)
                 given = 0 if queries.conditions is None else queries.conditions.shape[-1]
                 require(
                     given == function.conditions,
@@ -101,6 +106,12 @@ class SFT:
     def _check(self, name: str, what: str, values: Tensor, channels: int) -> None:
         require(values.shape[-1] == channels, f"{what} of {name!r} need {channels} channels; got {values.shape[-1]}")
         require(bool(values.isfinite().all()), f"{what} of {name!r} must be finite; found NaN or infinity, remove those rows")
+
+    def _check_items(self, name: str, items: Tensor, num_items: int) -> None:
+        require(
+            not bool(((items < 0) | (items >= num_items)).any()),
+            f"items of {name!r} must be 0 to {num_items - 1}, because the batch has num_items = {num_items}; found others",
+        )
 
     def _check_places(self, name: str, points: Tensor) -> None:
         require(
@@ -188,6 +199,12 @@ class SFTBatch:
                 f"{name!r} needs one target per query; got {len(target)} targets and {len(self.queries[name])} queries",
             )
 
+    def tensors(self) -> list[Tensor]:
+        """All points, values, conditions and targets."""
+        given = [t for s in self.inputs.values() for t in (s.points, s.values)]
+        given += [t for q in self.queries.values() for t in (q.points, q.conditions) if t is not None]
+        return [*given, *self.targets.values()]
+
     def to(self, device: torch.device | str) -> SFTBatch:
         """The batch on another device."""
         moved = {
@@ -210,6 +227,7 @@ class SFTBatch:
         """The batch of these items alone, renumbered in this order."""
         for item in items:
             require(0 <= item < self.num_items, f"items of this batch are 0 to {self.num_items - 1}; got {item}")
+        require(len(set(items)) == len(items), f"every item can be selected once; got {list(items)}")
         number = torch.full((self.num_items,), -1)
         number[torch.as_tensor(items, dtype=torch.long)] = torch.arange(len(items))
 

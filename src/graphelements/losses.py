@@ -8,24 +8,27 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .functions import LOSSES
+Channels = Float[Tensor, "queries channels"]
+Errors = Float[Tensor, " queries"]
 
 
 class Loss(nn.Module, ABC):
-    """Turns what a decoder puts out into a distance to the target, and into an answer. May have weights of its own."""
+    """The distance in O_j, for training on what a decoder puts out and for scoring answers. May have weights of its own."""
 
     normalised: bool
     """Whether targets are numbers on a scale, to be standardised."""
 
     @abstractmethod
-    def forward(
-        self, outputs: Float[Tensor, "queries channels"], targets: Float[Tensor, "queries channels"]
-    ) -> Float[Tensor, " queries"]:
-        """The loss of each query."""
+    def forward(self, outputs: Channels, targets: Channels) -> Errors:
+        """The loss of each query, both in network units."""
 
     @abstractmethod
-    def answer(self, outputs: Float[Tensor, "queries channels"]) -> Float[Tensor, "queries channels"]:
+    def answer(self, outputs: Channels) -> Channels:
         """The prediction: a point of O_j."""
+
+    @abstractmethod
+    def error(self, answers: Channels, targets: Channels) -> Errors:
+        """How far each answer is from its target, both in original units."""
 
 
 class SquaredError(Loss):
@@ -33,13 +36,14 @@ class SquaredError(Loss):
 
     normalised = True
 
-    def forward(
-        self, outputs: Float[Tensor, "queries channels"], targets: Float[Tensor, "queries channels"]
-    ) -> Float[Tensor, " queries"]:
+    def forward(self, outputs: Channels, targets: Channels) -> Errors:
         return (outputs - targets).square().mean(-1)
 
-    def answer(self, outputs: Float[Tensor, "queries channels"]) -> Float[Tensor, "queries channels"]:
+    def answer(self, outputs: Channels) -> Channels:
         return outputs
+
+    def error(self, answers: Channels, targets: Channels) -> Errors:
+        return self(answers, targets)
 
 
 class CrossEntropy(Loss):
@@ -47,21 +51,21 @@ class CrossEntropy(Loss):
 
     normalised = False
 
-    def forward(
-        self, outputs: Float[Tensor, "queries channels"], targets: Float[Tensor, "queries channels"]
-    ) -> Float[Tensor, " queries"]:
+    def forward(self, outputs: Channels, targets: Channels) -> Errors:
         return -(targets * outputs.log_softmax(-1)).sum(-1)
 
-    def answer(self, outputs: Float[Tensor, "queries channels"]) -> Float[Tensor, "queries channels"]:
+    def answer(self, outputs: Channels) -> Channels:
         return outputs.softmax(-1)
 
-
-def build_loss(name: str) -> Loss:
-    """The loss of a name in the specification."""
-    return dict(zip(LOSSES, (SquaredError, CrossEntropy), strict=True))[name]()
+    def error(self, answers: Channels, targets: Channels) -> Errors:
+        return -(targets * answers.clamp(min=1e-12).log()).sum(-1)
 
 
-def mean_over_items(losses: list[tuple[Float[Tensor, " queries"], Tensor]], num_items: int) -> Float[Tensor, ""]:
+KINDS: dict[str, type[Loss]] = {"squared_error": SquaredError, "cross_entropy": CrossEntropy}
+"""The class of every name in `functions.LOSSES`."""
+
+
+def mean_over_items(losses: list[tuple[Float[Tensor, " _queries"], Tensor]], num_items: int) -> Float[Tensor, ""]:
     """The mean over items of the mean over outputs of the mean over queries; `losses` has (loss, item) per output."""
     total, outputs = losses[0][0].new_zeros(num_items), losses[0][0].new_zeros(num_items)
     for loss, items in losses:

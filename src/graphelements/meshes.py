@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from .edge_kernels import EdgeTables, build_tables
-from .errors import require
+from .errors import InputError, require
 from .spaces import Box, Space
 from .topology import (
     Connect,
     Diagonals,
     Edges,
     boundary_segments,
+    cell_edges,
     delaunay_edges,
     grid_edges,
     grid_triangles,
@@ -27,14 +28,17 @@ from .topology import (
     radius_edges,
 )
 
+if TYPE_CHECKING:
+    import meshio
+    from torch_geometric.data import Data
+
 
 @dataclass(frozen=True)
 class Mesh:
     """N and E of one item: plain data.
 
     `axes` holds a regular grid's coordinates along each axis, `cells` the simplices that the nodes span; `Multilinear` needs
-    the one,
-    `Barycentric` the other.
+    the one, `Barycentric` the other.
     """
 
     space: Space
@@ -46,10 +50,12 @@ class Mesh:
     cells: Int[Tensor, "cells corners"] | None = None
 
     def __post_init__(self) -> None:
-        require(
-            self.positions.ndim == 2 and len(self.positions) > 0 and self.positions.shape[1] == self.space.dim,
-            f"a mesh needs at least one node with {self.space.dim} coordinates each; got shape {tuple(self.positions.shape)}",
-        )
+        _check_shape(self.space, self.positions)
+        for ends in (self.senders, self.receivers):
+            inside = len(ends) == 0 or ends.is_meta or bool((ends.min() >= 0) & (ends.max() < len(self.positions)))
+            require(
+                inside, f"edges join nodes 0 to {len(self.positions) - 1} of this mesh; found others, build them from its nodes"
+            )
         require(
             self.senders.shape == self.receivers.shape == self.levels.shape,
             "edges need one sender, receiver and level each; "
@@ -95,9 +101,60 @@ class Mesh:
             there.__dict__["diameter"] = self.diameter
         return there
 
+    def to_pyg(self) -> Data:
+        """PyTorch Geometric data: `pos`, `edge_index`, `edge_level`, and `face` for triangles."""
+        from torch_geometric.data import Data
+
+        face = self.cells.T if self.cells is not None and self.cells.shape[1] == 3 else None
+        return Data(pos=self.positions, edge_index=torch.stack([self.senders, self.receivers]), edge_level=self.levels, face=face)
+
+    @classmethod
+    def from_pyg(cls, data: Data, space: Space) -> Mesh:
+        """A mesh from PyTorch Geometric data with `pos` and `edge_index`; `edge_level` and `face` are kept where present."""
+        require(
+            data.pos is not None and data.edge_index is not None, "PyTorch Geometric data need pos and edge_index to be a mesh"
+        )
+        senders, receivers = data.edge_index  # type: ignore[misc]
+        levels = data["edge_level"] if "edge_level" in data else torch.zeros_like(senders)
+        cells = None if data.face is None else data.face.T.contiguous()
+        return cls(space, data.pos, senders, receivers, levels, cells=cells)  # type: ignore[arg-type]
+
+    def to_meshio(self) -> meshio.Mesh:
+        """The nodes and cells as a meshio mesh, which writes VTK, Gmsh and many others; edges are the cells' own."""
+        import meshio
+
+        require(self.cells is not None, "only a mesh with cells can be written by meshio; this one has none")
+        assert self.cells is not None
+        kind = {1: "vertex", 2: "line", 3: "triangle", 4: "tetra"}[self.cells.shape[1]]
+        return meshio.Mesh(self.positions.detach().cpu().numpy(), [(kind, self.cells.cpu().numpy())])
+
+    @classmethod
+    def from_meshio(cls, mesh: meshio.Mesh, space: Space) -> Mesh:
+        """A mesh from the highest-dimensional cells of a meshio mesh: lines, triangles or tetrahedra, and the edges of those."""
+        for kind in ("tetra", "triangle", "line"):
+            found = [torch.as_tensor(block.data, dtype=torch.long) for block in mesh.cells if block.type == kind]
+            if found:
+                break
+        else:
+            raise InputError(f"a mesh needs lines, triangles or tetrahedra; got cells {[block.type for block in mesh.cells]}")
+        cells = torch.cat(found)
+        positions = torch.as_tensor(mesh.points, dtype=torch.get_default_dtype())
+        # many formats store planar points with a third coordinate of zero
+        extra = positions[:, space.dim :]
+        require(not bool(extra.any()), f"points need {space.dim} coordinates; got {positions.shape[1]}, the last not all zero")
+        return cls(space, positions[:, : space.dim].contiguous(), *cell_edges(cells), cells=cells)
+
+
+def _check_shape(space: Space, positions: Tensor) -> None:
+    require(
+        positions.ndim == 2 and len(positions) > 0 and positions.shape[1] == space.dim,
+        f"a mesh needs at least one node with {space.dim} coordinates each; got shape {tuple(positions.shape)}",
+    )
+
 
 def mesh_at(space: Space, positions: Float[Tensor, "nodes dim"], connect: Connect = delaunay_edges) -> Mesh:
     """The mesh of these nodes with edges by `connect` and Delaunay cells."""
+    _check_shape(space, positions)
     require(bool(positions.isfinite().all()), "node positions must be finite; found NaN or infinity")
     require(
         bool(space.contains(positions.detach()).all()), "node positions must lie in the space; move them there with space.project"
@@ -128,9 +185,11 @@ def grid_mesh(space: Box, resolution: int | Sequence[int], connect: Connect | Di
         for a, b, n in zip(space.lower, space.upper, shape, strict=True)
     )
     positions = torch.cartesian_prod(*axes).reshape(-1, space.dim)
-    edges = grid_edges(shape, connect) if isinstance(connect, str) else connect(space, positions)
-    planar = space.dim == 2 and min(shape) > 1
-    return Mesh(space, positions, *edges, axes=axes, cells=grid_triangles(shape) if planar else space.triangulate(positions))
+    edges = connect(space, positions) if callable(connect) else grid_edges(shape, connect)
+    cells = (
+        None if space.dim > 2 else grid_triangles(shape) if space.dim == 2 and min(shape) > 1 else space.triangulate(positions)
+    )
+    return Mesh(space, positions, *edges, axes=axes, cells=cells)
 
 
 @dataclass(frozen=True)
@@ -154,7 +213,7 @@ def build_grid(config: MeshConfig, space: Box, resolution: int) -> Mesh:
         return grid_mesh(space, resolution, radius_edges(config.radius * step))
     if config.edges == "multiscale":
         return grid_mesh(space, resolution, multiscale_edges(config.scale_ratio))
-    return grid_mesh(space, resolution, "one" if config.edges == "delaunay" else config.diagonals)
+    return grid_mesh(space, resolution, config.diagonals if config.edges == "grid" else "one")
 
 
 @dataclass(frozen=True)
@@ -200,6 +259,13 @@ class MeshUnion:
     def tables(self) -> EdgeTables:
         """Neighbour tables for the compiled kernels."""
         return build_tables(self.senders, self.receivers, self.num_nodes)
+
+    def to(self, device: torch.device | str) -> MeshUnion:
+        """The union on another device; shared parts stay shared."""
+        if self.positions.device == torch.device(device):
+            return self
+        parts = [part.to(device) for part in self.parts]
+        return union([parts[part] for part in self.part_of_item])
 
     def per_item(self, values: Sequence[int]) -> list[int]:
         """One value per part, spread over the items."""

@@ -28,8 +28,7 @@ class MessagePassing(nn.Module):
     """h_j <- m_v(h_j, u_j) with u_j = sum over incoming edges of m_e(h_i, h_j, c_ij); m_e and m_v have one hidden ReLU layer.
 
     The paper's edges carry no features c_ij. Named options: `residual` adds h_j to the result, `norm` applies LayerNorm after
-    that,
-    `mean` divides u_j by the number of incoming edges.
+    that, `mean` divides u_j by the number of incoming edges.
 
     m_e is evaluated in its exact cheap form: its first layer once per node for senders and receivers, its last layer once per
     node after the sum, sum_i m_ij = W2 sum_i relu(A h_i + B h_j + C c_ij + b1) + deg_j b2.

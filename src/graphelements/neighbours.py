@@ -38,7 +38,7 @@ def nearest(
 
 
 def _tree_search(points: Tensor, point_items: Tensor, sites: Tensor, counts: list[int], num: int) -> Tensor:
-    from scipy.spatial import cKDTree
+    from scipy.spatial import KDTree
 
     site_items = torch.arange(len(counts), device=sites.device).repeat_interleave(torch.tensor(counts, device=sites.device))
     if len(sites) == 0 or len(points) == 0:
@@ -48,7 +48,7 @@ def _tree_search(points: Tensor, point_items: Tensor, sites: Tensor, counts: lis
         torch.cat([x.double(), i.double()[:, None] * reach], -1).cpu().numpy()
         for x, i in ((points, point_items), (sites, site_items))
     ]
-    _, found = cKDTree(lifted[1]).query(lifted[0], k=range(1, num + 1), workers=-1)
+    _, found = KDTree(lifted[1]).query(lifted[0], k=range(1, num + 1), workers=-1)
     found = torch.as_tensor(found, dtype=torch.long, device=points.device)
     missing = found >= len(sites)
     other = site_items[found.clamp(max=len(sites) - 1)] != point_items[:, None]

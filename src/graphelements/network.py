@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .errors import require
 from .functions import SFT, FunctionSamples, OutputFunction, Queries, SFTBatch
-from .losses import build_loss, mean_over_items
+from .losses import KINDS, mean_over_items
 from .meshes import Mesh, MeshUnion, union
 from .message_passing import Graph, MessagePassing
 from .normalisation import Normaliser
@@ -29,6 +29,7 @@ class NetworkConfig:
 
     `encoder_sees` and `decoder_sees`: "value" (paper), "position" (the point's coordinates besides, as in the released code) or
     "offset" (the offset to each touched node in units of its spacing, and the logarithm of the spacing).
+    With "offset", the reader rho between nodes and decoder has the hidden sizes of the encoders.
     `nodes_see` and `edges_see` add a node's place and spacing, and an edge's offset, length and level, to message passing.
     `rounds` is T: a number, or "diameter" for the hop diameter of each item's mesh, 2(k-1) on a k x k grid with one diagonal a
     cell.
@@ -55,8 +56,9 @@ class NetworkConfig:
     integration: Literal["sum", "area"] = "sum"
 
     def __post_init__(self) -> None:
-        for name in ("latent_size", "message_size", "edge_hidden", "node_hidden", "num_touched"):
+        for name in ("latent_size", "message_size", "edge_hidden", "node_hidden"):
             require(getattr(self, name) > 0, f"{name} must be positive; got {getattr(self, name)}")
+        require(self.num_touched > 1, f"num_touched must be 2 or more, or weights jump between nodes; got {self.num_touched}")
         require(min((*self.encoder_hidden, *self.decoder_hidden, 1)) > 0, "hidden sizes must be positive")
         require(self.rounds == "diameter" or self.rounds >= 0, f"rounds must be 0 or more, or 'diameter'; got {self.rounds}")
 
@@ -110,14 +112,14 @@ class GraphElementNetwork(nn.Module):
         self.message_passing = message_passing
         self.reader = reader
         self.decoders = decoders
-        self.losses = nn.ModuleDict({f.name: build_loss(f.loss) for f in sft.outputs})
+        self.losses = nn.ModuleDict({f.name: KINDS[f.loss]() for f in sft.outputs})
         self.input_scales = nn.ModuleDict({f.name: Normaliser(f.channels) for f in sft.inputs})
         self.output_scales = nn.ModuleDict({f.name: Normaliser(f.channels) for f in sft.outputs})
         self.compiled_kernels = False
 
     def forward(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """What the decoders put out for every query, in network units; `predict` gives answers in original units."""
-        mesh = union(meshes, batch.num_items)
+        mesh = self.meshes(meshes, batch.num_items)
         states = self.write(batch.inputs, mesh)
         states = self.propagate(states, mesh)
         return self.read(states, batch.queries, mesh)
@@ -153,7 +155,7 @@ class GraphElementNetwork(nn.Module):
         return self.encoders[name](values)
 
     def propagate(self, states: Float[Tensor, "nodes latent"], mesh: MeshUnion) -> Float[Tensor, "nodes latent"]:
-        """zT: T rounds of message passing."""
+        """zT: what a node sees of itself added, then T rounds of message passing."""
         rounds = self.rounds(mesh)
         if self.placement is not None:
             states = states + self.placement(self.node_features(mesh))
@@ -207,8 +209,8 @@ class GraphElementNetwork(nn.Module):
     @torch.no_grad()
     def predict(self, batch: SFTBatch, meshes: Meshes, chunk: int = 65536) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """Answers in original units, read `chunk` queries at a time so that memory stays bounded."""
-        self.sft.validate(batch)
-        mesh = union(meshes, batch.num_items)
+        self.sft.validate(batch, next(self.parameters()).dtype)
+        mesh = self.meshes(meshes, batch.num_items)
         states = self.propagate(self.write(batch.inputs, mesh), mesh)
         answers = {}
         for name, queries in batch.queries.items():
@@ -228,6 +230,16 @@ class GraphElementNetwork(nn.Module):
         for name, scale in self.output_scales.items():
             if self.losses[name].normalised:
                 scale.fit([b.targets[name] for b in batches if name in b.targets])  # type: ignore[operator]
+
+    def meshes(self, meshes: Meshes, num_items: int) -> MeshUnion:
+        """The union of the meshes of a batch, in a space of this SFT's kind."""
+        mesh = union(meshes, num_items)
+        ours, theirs = self.sft.space, mesh.space
+        require(
+            type(ours) is type(theirs) and ours.dim == theirs.dim,
+            f"the network works in a {type(ours).__name__} of dimension {ours.dim}; the mesh lies in {theirs}",
+        )
+        return mesh
 
     def rounds(self, mesh: MeshUnion) -> list[int]:
         """T of every item."""

@@ -108,18 +108,21 @@ class SoftNearest(Representation):
 class NearestNodes(Representation):
     """A soft choice among the `num_nodes` nearest nodes, continuous because a node's weight fades to zero where it drops out:
 
-    r_l(x) ~ exp(-sharpness * d_l / h_l) * (1 - (d_l / R)^2)^2, with R the distance of the next nearest node and h_l the node's
-    spacing.
+    r_l(x) ~ exp(-sharpness * d_l / R) * (1 - (d_l / R)^2)^2, with R the distance of the next nearest node: the local spacing. On
+    a mesh without a next one R is the mean spacing, and nothing fades. One scale for all nodes of a point keeps their weights
+    comparable, and r gentle, where fine and coarse parts of a mesh meet. A point touches at least 2^dim nodes: as many are
+    equally near in the middle of a grid's cell, where r would otherwise depend on the side one comes from.
     """
 
     def __init__(self, num_nodes: int = 4, sharpness: float = 3.0, learned: bool = True) -> None:
         super().__init__()
-        require(num_nodes > 0, f"a point must touch at least one node; got num_touched = {num_nodes}")
+        require(num_nodes > 1, f"a point must touch at least two nodes, or r jumps between them; got num_touched = {num_nodes}")
         self.num_nodes = num_nodes
         self.log_sharpness = _log_sharpness(sharpness, learned)
 
     def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
-        found = nearest(points, items, mesh.positions, mesh.starts, _counts(mesh), self.num_nodes + 1)
+        num_nodes = max(self.num_nodes, 2**mesh.space.intrinsic_dim)
+        found = nearest(points, items, mesh.positions, mesh.starts, _counts(mesh), num_nodes + 1)
         missing = found < 0
         nodes = torch.where(missing, mesh.starts[items][:, None], found)
         here = points[:, None].expand(*nodes.shape, points.shape[-1])
@@ -128,11 +131,12 @@ class NearestNodes(Representation):
         near, beyond = distances[:, :-1], distances[:, -1:]
         absent = missing[:, :-1]
         near = torch.where(absent, 0.0, near)
-        fade = (1 - (near / beyond.clamp(min=1e-12)).square()).clamp(min=0).square()
-        scores = -self.log_sharpness.exp() * near / mesh.spacing[nodes[:, :-1]]
-        # a tiny share for all keeps the sum positive where all nodes are equally far
-        weights = torch.where(absent, 0.0, (scores - scores.amax(-1, keepdim=True).detach()).exp() * fade + 1e-9)
-        return _coupling(points, mesh, nodes[:, :-1], weights / weights.sum(-1, keepdim=True))
+        # bounded, because where all nodes are equally far all fade
+        fade = 2 * (1 - (near / beyond.clamp(min=1e-12)).square()).clamp(min=1e-15).log()
+        mean_spacing = torch.where(missing, 0.0, mesh.spacing[nodes]).sum(-1, keepdim=True) / (~missing).sum(-1, keepdim=True)
+        scale = torch.where(missing[:, -1:], mean_spacing, beyond).clamp(min=1e-12)
+        scores = torch.where(absent, -torch.inf, fade - self.log_sharpness.exp() * near / scale)
+        return _coupling(points, mesh, nodes[:, :-1], scores.softmax(-1))
 
 
 class Multilinear(Representation):

@@ -20,12 +20,13 @@ from .edge_kernels import compiler_available
 from .errors import require
 from .files import replaced
 from .functions import SFTBatch
-from .meshes import Mesh, MeshUnion
+from .meshes import Mesh, MeshUnion, union
 from .network import GraphElementNetwork, Meshes
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+STATE = "state.safetensors"
 BatchOf = Callable[[int], tuple[SFTBatch, Meshes]]
 
 
@@ -48,6 +49,8 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         require(self.steps > 0, f"training.steps must be positive; got {self.steps}")
+        floats = (self.learning_rate, self.clip, self.weight_decay)
+        require(all(map(math.isfinite, floats)), f"training.learning_rate, clip and weight_decay must be finite; got {floats}")
         require(self.learning_rate > 0, f"training.learning_rate must be positive; got {self.learning_rate}")
         require(min(self.validate_every, self.save_every) > 0, "training.validate_every and training.save_every must be positive")
         require(min(self.clip, self.weight_decay, self.warmup) >= 0, "training.clip, weight_decay and warmup must be 0 or more")
@@ -61,7 +64,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class Report:
-    """What a step did: `step` counts finished steps; `validation` is filled on the steps that validate."""
+    """What a step did: `step` counts finished steps, `seconds` the time of all of them, resumed ones included."""
 
     step: int
     loss: float
@@ -87,23 +90,24 @@ def fit(
     """
     fabric = fabric or _one_process()
     optimizer = torch.optim.Adam((p for p in network.parameters() if p.requires_grad), weight_decay=config.weight_decay)
-    done = _resume(network, optimizer, folder, config) if folder else 0
+    done, seconds = _resume(network, optimizer, folder, config) if folder else (0, 0.0)
     network.compiled_kernels = config.compile == "auto" and compiler_available()
     network.train()
     module, wrapped = fabric.setup(network, optimizer)
     log = _Log(folder / "log.csv", done) if folder and fabric.is_global_zero else None
-    started = time.monotonic()
+    started = time.monotonic() - seconds
 
     def save_state() -> None:
         if folder and fabric.is_global_zero:
-            _save_state(network, optimizer, folder, config, done)
+            header = {"step": done, "seconds": time.monotonic() - started, "training": to_plain(config)}
+            write_tensors(folder / STATE, _state(network, optimizer), "training state", header)
 
     try:
         for step in range(done, config.steps):
             for group in wrapped.param_groups:
                 group["lr"] = config.rate(step)
             batch, meshes = share(*batch_of(step), fabric.global_rank, fabric.world_size)
-            batch = fabric.to_device(batch)
+            batch, meshes = batch.to(fabric.device), union(meshes, batch.num_items).to(fabric.device)
             wrapped.zero_grad()
             loss = network.loss(module(batch, meshes), batch)
             fabric.backward(loss)
@@ -111,7 +115,9 @@ def fit(
                 fabric.clip_gradients(module, wrapped, max_norm=config.clip, error_if_nonfinite=False)
             wrapped.step()
             done = step + 1
-            value = float(fabric.all_reduce(loss.detach(), reduce_op="mean"))
+            value = fabric.all_reduce(loss.detach(), reduce_op="mean")
+            assert isinstance(value, Tensor)
+            value = value.item()
             require(
                 math.isfinite(value), f"the loss became {value} at step {done}; lower training.learning_rate or set training.clip"
             )
@@ -151,15 +157,13 @@ def share(batch: SFTBatch, meshes: Meshes, rank: int, world_size: int) -> tuple[
 
 @torch.no_grad()
 def item_errors(network: GraphElementNetwork, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, " _items"]]:
-    """The mean squared error of every item and output, in squared original units; cross entropy for outputs on a simplex."""
-    answers = network.predict(batch, meshes)
+    """The mean error of every item and output in original units, in its loss's measure; NaN for an item without queries."""
     errors = {}
-    for name, answer in answers.items():
-        target, items = batch.targets[name], batch.queries[name].items
-        squared = network.losses[name].normalised
-        of_query = (answer - target).square().mean(-1) if squared else -(target * answer.clamp(min=1e-12).log()).sum(-1)
-        count = torch.zeros(batch.num_items).index_add(0, items, torch.ones(len(items)))
-        errors[name] = torch.zeros(batch.num_items).index_add(0, items, of_query) / count
+    for name, answers in network.predict(batch, meshes).items():
+        require(name in batch.targets, f"errors need targets of {name!r}; this batch has only queries")
+        error, items = network.losses[name].error(answers, batch.targets[name]), batch.queries[name].items  # type: ignore[operator]
+        total = error.new_zeros(batch.num_items).index_add(0, items, error)
+        errors[name] = total / torch.zeros_like(total).index_add(0, items, torch.ones_like(error))
     return errors
 
 
@@ -169,19 +173,21 @@ def _one_process() -> Fabric:
     return Fabric(accelerator="cpu", devices=1)
 
 
-def _save_state(
-    network: GraphElementNetwork, optimizer: torch.optim.Optimizer, folder: Path, config: TrainingConfig, done: int
-) -> None:
+def _state(network: GraphElementNetwork, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """All that the next step depends on: weights and the optimizer's moments."""
     tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
     for number, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
-    write_tensors(folder / "state.safetensors", tensors, "training state", {"step": done, "training": to_plain(config)})
+    return tensors
 
 
-def _resume(network: GraphElementNetwork, optimizer: torch.optim.Optimizer, folder: Path, config: TrainingConfig) -> int:
-    path = folder / "state.safetensors"
+def _resume(
+    network: GraphElementNetwork, optimizer: torch.optim.Optimizer, folder: Path, config: TrainingConfig
+) -> tuple[int, float]:
+    """Take up the state in the folder: how many steps are done and how many seconds they took."""
+    path = folder / STATE
     if not path.exists():
-        return 0
+        return 0, 0.0
     tensors, header = read_tensors(path, "training state")
     plain: dict[str, Any] = to_plain(config)
     before: dict[str, Any] = header.get("training", {})
@@ -193,12 +199,17 @@ def _resume(network: GraphElementNetwork, optimizer: torch.optim.Optimizer, fold
     prefix = "network."
     load_state(network, {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}, path)
     state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        if name.startswith("optimizer."):
-            _, number, key = name.split(".")
-            state.setdefault(int(number), {})[key] = tensor
+    try:
+        for name, tensor in tensors.items():
+            if name.startswith("optimizer."):
+                _, number, key = name.split(".")
+                state.setdefault(int(number), {})[key] = tensor
+        done, seconds = int(header["step"]), float(header["seconds"])
+    except (KeyError, TypeError, ValueError):
+        done, seconds = -1, 0.0
+    require(0 <= done <= config.steps, f"{path}: the training state is damaged; delete it to start again")
     optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
-    return int(header["step"])
+    return done, seconds
 
 
 class _Log:

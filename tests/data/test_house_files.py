@@ -158,7 +158,7 @@ def test_a_directory_without_houses_is_refused(tmp_path: Path) -> None:
     assert_one_line(error, str(tmp_path), "found no desc_<i>.json")
 
 
-@pytest.mark.parametrize("target", ["", "absent/houses.npz", "a_file/houses.npz", "x" * 300, "a\0b"])
+@pytest.mark.parametrize("target", ["", "a_file/houses.npz", "x" * 300, "a\0b"])
 def test_an_unwritable_target_is_refused_and_nothing_is_left_behind(tmp_path: Path, target: str) -> None:
     (tmp_path / "a_file").write_text("kept")
     with pytest.raises(InputError) as error:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from .._version import __version__
 from ..errors import InputError
-from . import data, evaluate, predict, train
+from . import compare, data, evaluate, predict, train
 
-console = Console()
-errors = Console(stderr=True)
-UsageError = typer.BadParameter.__base__ or Exception
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer has no public name for it
 
 app = typer.Typer(
     name="graphelements",
@@ -29,12 +27,14 @@ app.add_typer(data.app, name="data", help="Generate and inspect data.")
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("compare")(compare.compare)
 
 
-def _version(show: bool) -> None:
+def _version(show: bool) -> bool:
     if show:
         typer.echo(f"graphelements {__version__}")
         raise typer.Exit()
+    return show
 
 
 @app.callback()
@@ -76,7 +76,14 @@ def main(arguments: list[str] | None = None) -> None:
     except InputError as error:
         _fail(str(error))
     except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # typer does not export it
+            typer.echo(error.format_message(), err=True)  # type: ignore[attr-defined]
+            sys.exit(2)
         _fail(error.format_message())  # type: ignore[attr-defined]
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
+            raise
+        _fail("there is not enough memory for this; ask for fewer nodes, points or items, or a smaller network")
     except (typer.Abort, KeyboardInterrupt):
         typer.echo("stopped", err=True)
         sys.exit(130)
@@ -85,6 +92,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(message: str) -> None:
-    if message:
+    if message and os.environ.get("LOCAL_RANK", "0") == "0":  # of several training processes, the first one reports
         typer.echo("error: " + " ".join(message.split()), err=True)
     sys.exit(2)

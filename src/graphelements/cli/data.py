@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    epilog="Example: graphelements data generate poisson-square --out houses.npz --num 250",
+)
 
 
 @app.command()
@@ -24,14 +28,14 @@ def generate(
     from rich.progress import track
 
     from ..errors import require
-    from ..files import replaced
+    from ..files import require_writable
     from ..tasks import get_task
 
     require(num > 0, f"--num must be 1 or more; got {num}")
     made = get_task(task)
-    with replaced(out) as temporary:  # fails before the work if the place cannot be written
-        for _ in track(made.generate(temporary, num, seed), f"{task}: solving", total=num):
-            pass
+    require_writable(out)
+    for _ in track(made.generate(out, num, seed), f"{task}: solving", total=num):
+        pass
     typer.echo(f"wrote {out}")
 
 

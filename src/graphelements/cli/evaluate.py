@@ -30,7 +30,7 @@ def evaluate(
 
     from ..checkpoints import load_checkpoint
     from ..errors import InputError, require
-    from ..files import replaced
+    from ..files import replaced, require_writable
     from ..tasks import get_task
 
     try:
@@ -42,18 +42,13 @@ def evaluate(
     require(loaded.task is not None, f"{checkpoint} belongs to no task of this library; score it with graphelements.item_errors")
     task = get_task(str(loaded.task))
     target = out or (Path(checkpoint).parent if Path(checkpoint).exists() else Path()) / "evaluation.json"
+    require_writable(target)
+    found = task.load(data, houses)
+    with Console(stderr=True).status("evaluating") as status:
+        scores = task.evaluate(loaded, found, sizes, lambda text: status.update(f"evaluating {text}"))
+    described = {"task": task.name, "checkpoint": checkpoint, "data": str(data), "houses": houses, "training": loaded.training}
     with replaced(target) as temporary:
-        found = task.load(data, houses)
-        with Console(stderr=True).status("evaluating") as status:
-            scores = task.evaluate(loaded, found, sizes, lambda text: status.update(f"evaluating {text}"))
-        full = {
-            "task": task.name,
-            "checkpoint": checkpoint,
-            "data": str(data),
-            "houses": houses,
-            "results": [asdict(s) for s in scores],
-        }
-        temporary.write_text(json.dumps(full, indent=1) + "\n")
+        temporary.write_text(json.dumps(described | {"results": [asdict(score) for score in scores]}, indent=1) + "\n")
     brief = [{name: value for name, value in asdict(score).items() if name != "mse_of_item"} for score in scores]
     if as_json:
         typer.echo(json.dumps({"task": task.name, "results": brief}))

@@ -13,7 +13,9 @@ def predict(
     house: Annotated[Path, typer.Option(help='JSON with "heaters" ([x0, y0, x1, y1, power], ...) and "exterior_temperature".')],
     out: Annotated[Path, typer.Option(help="The result: .csv, .npz or .png (a grid only).")],
     resolution: Annotated[int, typer.Option(min=1, help="Nodes along each side of the mesh.")] = 7,
-    grid: Annotated[int | None, typer.Option(min=2, help="Predict on a grid of so many points along each side [100].")] = None,
+    grid: Annotated[
+        int | None, typer.Option(min=2, max=5000, help="Predict on a grid of so many points along each side [100].")
+    ] = None,
     points: Annotated[Path | None, typer.Option(help="Predict at these points: CSV with columns x and y.")] = None,
 ) -> None:
     """The temperature anywhere in a house.
@@ -23,16 +25,18 @@ def predict(
     from ..checkpoints import load_checkpoint
     from ..data.house_files import read_house_json
     from ..errors import choose, require
+    from ..files import require_writable
     from ..tasks.house_fields import grid_points, read_points, write_field
-    from ..tasks.poisson_square import TASK, predict_scenario
+    from ..tasks.poisson_square import TASK, mesh_for, predict_scenario
 
     choose("the ending of --out", out.suffix, (".csv", ".npz", ".png"))
     require(points is None or grid is None, "give either --grid or --points, not both")
     require(out.suffix != ".png" or points is None, "a picture needs a grid; write points to .csv or .npz")
+    require_writable(out)
     loaded = load_checkpoint(checkpoint)
     require(loaded.task == TASK.name, f"{checkpoint} was trained for {loaded.task or 'no task'}, not for {TASK.name}")
     scenario = read_house_json(house)
     places = grid_points(grid or 100) if points is None else read_points(points)
     temperatures = predict_scenario(loaded, scenario, resolution, places)
-    write_field(out, places, temperatures, scenario, TASK.mesh(loaded.mesh, resolution))
+    write_field(out, places, temperatures, scenario, mesh_for(loaded, resolution))
     typer.echo(f"wrote {out}: {len(places)} points, {temperatures.min():.3f} to {temperatures.max():.3f}")

@@ -35,4 +35,10 @@ def training_progress(steps: int, shown: bool = True) -> Iterator[Callable[[Repo
                 errors = "  ".join(f"{name} {value:.4f}" for name, value in report.validation.items())
                 progress.console.print(f"step {report.step}: validation MSE  {errors}", highlight=False)
 
-        yield show
+        try:
+            yield show
+        except BaseException:
+            progress.live.transient = True  # what went wrong is one line, without a bar above it
+            progress.live.stop()
+            progress.disable = True
+            raise

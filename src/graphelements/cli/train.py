@@ -19,7 +19,7 @@ def train(
     ] = [],
     houses: Annotated[str, typer.Option(help="all, train, test (the written-down split) or numbers such as 0-9,12.")] = "all",
     validation: Annotated[float, typer.Option(help="The fraction of houses kept for the validation error.")] = 0.1,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of weights, batches and split.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of weights, batches and split.")] = 0,
     devices: Annotated[int, typer.Option(min=1, help="Processes that share every batch.")] = 1,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write a TensorBoard log into the run's folder.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
@@ -32,6 +32,7 @@ def train(
 
     graphelements train poisson-square --data houses.npz --out runs/wide --set network.latent_size=64 --set training.steps=4000
     """
+    import torch
     from lightning_fabric import Fabric
 
     from ..configs import with_settings
@@ -44,20 +45,20 @@ def train(
     presets = get_task(task).presets
     choose("the preset", preset, presets)
     config = with_settings(presets[preset], settings)
-    fabric = Fabric(accelerator="cpu", devices=devices, strategy="ddp" if devices > 1 else "auto")
-    fabric.launch()
+    fabric = Fabric(accelerator="cpu", devices=devices, strategy="ddp_find_unused_parameters_true" if devices > 1 else "auto")
     reports = carry_out(Run(task, config, data, houses, validation, seed), out, fabric, tensorboard)
-    stop = False
+    asked = stop = False
 
     def ask_to_stop(*_: object) -> None:
-        nonlocal stop
-        stop = True
+        nonlocal asked
+        asked = True
 
     before = signal.signal(signal.SIGINT, ask_to_stop)
     try:
         with training_progress(config.training.steps, fabric.is_global_zero and not quiet) as show:
             for report in reports:
                 show(report)
+                stop = bool(fabric.all_reduce(torch.tensor(float(asked)), reduce_op="sum"))  # all processes at the same step
                 if stop:
                     break
         reports.close()  # type: ignore[attr-defined]
@@ -65,5 +66,5 @@ def train(
         signal.signal(signal.SIGINT, before)
     if fabric.is_global_zero:
         typer.echo(f"{'stopped; the same command goes on' if stop else 'done'}: {out / MODEL}")
-    if stop:
-        raise typer.Exit(130)
+        if stop:
+            raise typer.Exit(130)

@@ -9,12 +9,11 @@ queries, 2), `temperatures` (houses, scenarios, queries).
 from __future__ import annotations
 
 import json
-import os
 import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ import numpy as np
 
 from .._version import __version__
 from ..errors import InputError, require
+from ..files import replaced
 from .houses import Heater, House, Houses, Scenario, some
 
 FORMAT = "graphelements houses"
@@ -71,20 +71,8 @@ def save_houses(path: str | Path, houses: Houses, manifest: Mapping[str, Any] | 
         "query_points": np.stack([house.query_points for house in houses.houses]),
         "temperatures": np.stack(temperatures),
     }
-    partial = path.parent / f".{path.name}.{os.getpid()}.partial"
-    try:
-        with partial.open("wb") as file:
-            np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path}: cannot be written ({_reason(error)}); name a file in an existing directory with room and permission"
-        ) from None
-    finally:
-        with suppress(OSError, ValueError):  # it has its final name by now, or was never made
-            partial.unlink()
+    with replaced(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def load_houses(path: str | Path, numbers: Sequence[int] | None = None) -> Houses:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import torch
 
-from ..checkpoints import Checkpoint, save
+from ..checkpoints import Checkpoint, load_checkpoint, save
 from ..configs import to_plain
 from ..errors import InputError, require
 from ..files import replaced
 from ..network import build_network, num_weights
 from ..tasks import get_task
 from ..tasks.task import RunConfig
-from ..training import Report, fit
+from ..training import Report, fit, share
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -39,46 +39,72 @@ class Run:
 
 
 def train(run: Run, folder: Path, fabric: Fabric | None = None, tensorboard: bool = False) -> Iterator[Report]:
-    """Carry out a run and yield its reports; the checkpoint is written whenever the state is, and at the end."""
-    first_process = fabric is None or fabric.is_global_zero
+    """The reports of a run while it is carried out; the checkpoint is written whenever the state is, and at the end.
+
+    What can be wrong with a run is found here, before its folder is claimed and before `fabric` starts other processes: so a
+    mistake is reported once and costs nothing.
+    """
     task = get_task(run.task)
     training, held_out = task.split(task.load(run.data, run.subset), run.validation, run.seed)
-    if first_process:
-        _claim(run, folder)
     network = build_network(task.sft, run.config.network, run.seed)
     network.fit_normalisation(task.all_of(training))
-    checkpoint = Checkpoint(network, run.config.mesh, run.task, _described(run) | {"num_weights": num_weights(network)})
     validate = None if held_out is None else task.validator(held_out, run.config)
+    batch_of = task.batch_of(training, run.config, run.seed)
+    for resolution in run.config.batches.resolutions:
+        task.mesh(run.config.mesh, resolution)
+    share(*batch_of(0), 0, 1 if fabric is None else fabric.world_size)
+    _claim(run, folder)
+    if fabric is not None:
+        fabric.launch()
+    checkpoint = Checkpoint(network, run.config.mesh, run.task, _described(run) | {"num_weights": num_weights(network)})
+    first_process = fabric is None or fabric.is_global_zero
     writer = _summary_writer(folder) if tensorboard and first_process else None
-    reports = fit(
-        network,
-        task.batch_of(training, run.config, run.seed),
-        run.config.training,
-        validate=validate,
-        folder=folder,
-        fabric=fabric,
-    )
+    reports = fit(network, batch_of, run.config.training, validate=validate, folder=folder, fabric=fabric)
+    return _recorded(reports, run, folder, checkpoint, first_process, writer)
+
+
+def _recorded(
+    reports: Iterator[Report], run: Run, folder: Path, checkpoint: Checkpoint, first_process: bool, writer: Any
+) -> Iterator[Report]:
     finished = 0
+    seconds = 0.0
+
+    def save_model() -> None:
+        trained = checkpoint.training | {"steps_done": finished, "seconds": round(seconds, 1), "threads": torch.get_num_threads()}
+        save(replace(checkpoint, training=trained), folder / MODEL)
+
     try:
         for report in reports:
-            finished = report.step
+            finished, seconds = report.step, report.seconds
             if first_process:
                 if report.validation:
                     _note_validation(folder / "validation.csv", report)
-                if report.step % run.config.training.save_every == 0 or report.step == run.config.training.steps:
-                    save(checkpoint, folder / MODEL)
+                if report.step % run.config.training.save_every == 0:
+                    save_model()
                 if writer is not None:
                     writer.add_scalar("loss", report.loss, report.step)
                     writer.add_scalar("learning_rate", report.learning_rate, report.step)
                     for name, value in report.validation.items():
                         writer.add_scalar(f"validation/{name}", value, report.step)
             yield report
+        if not finished and _steps_done(folder / MODEL) < run.config.training.steps:
+            finished = run.config.training.steps  # the run was killed between its last state and its checkpoint
+    except Exception:
+        finished = 0  # a network that diverged must not replace the last good one
+        raise
     finally:
         reports.close()  # type: ignore[attr-defined]
         if first_process and finished:
-            save(checkpoint, folder / MODEL)
+            save_model()
         if writer is not None:
             writer.close()
+
+
+def _steps_done(path: Path) -> int:
+    try:
+        return load_checkpoint(path).training.get("steps_done", 0)
+    except InputError:
+        return 0
 
 
 def _described(run: Run) -> dict[str, Any]:
@@ -127,7 +153,7 @@ def _note_validation(path: Path, report: Report) -> None:
             rows = [row for row in csv.reader(file) if row and row[0].isdigit() and int(row[0]) < report.step]
     rows += [[str(report.step), name, repr(value)] for name, value in report.validation.items()]
     with replaced(path) as temporary, temporary.open("w", newline="") as file:
-        csv.writer(file).writerows([("step", "resolution", "mse"), *rows])
+        csv.writer(file).writerows([("step", "mesh", "error"), *rows])
 
 
 def _summary_writer(folder: Path) -> Any:
@@ -136,10 +162,3 @@ def _summary_writer(folder: Path) -> Any:
     except ImportError:
         raise InputError("the TensorBoard log needs the package tensorboard; install graphelements[tensorboard]") from None
     return SummaryWriter(str(folder / "tensorboard"))
-
-
-def mean_and_interval(differences: np.ndarray, seed: int = 0, draws: int = 10_000) -> tuple[float, float, float]:
-    """The mean of paired differences and its 95 % bootstrap interval over items."""
-    rng = np.random.default_rng(seed)
-    means = rng.choice(differences, (draws, len(differences))).mean(1)
-    return float(differences.mean()), float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))

@@ -28,7 +28,7 @@ def grid_points(num: int) -> Float[np.ndarray, "points 2"]:
 def read_points(path: Path) -> Float[np.ndarray, "points 2"]:
     """The columns x and y of a CSV file."""
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             missing = {"x", "y"} - set(reader.fieldnames or ())
             require(not missing, f"{path} needs columns x and y; got {reader.fieldnames or 'an empty file'}")
@@ -64,28 +64,36 @@ def write_field(path: Path, points: np.ndarray, temperatures: np.ndarray, scenar
 def draw_comparison(path: Path, scenario: Scenario, truth: np.ndarray, predictions: dict[str, np.ndarray], mesh: Mesh) -> None:
     """Truth, predictions with the mesh, and their errors on one grid of points, side by side."""
     figure, axes = _figure(1 + 2 * len(predictions))
-    low, high = float(truth.min()), float(truth.max())
-    drawn = draw_field(axes[0], truth, scenario, "truth (250 x 250 finite elements)", vmin=low, vmax=high)
+    bounds = float(truth.min()), float(truth.max())
+    drawn = draw_field(axes[0], truth, scenario, "truth (250 x 250 finite elements)", bounds)
     figure.colorbar(drawn, ax=axes[0], shrink=0.8)
     for (name, field), left, right in zip(predictions.items(), axes[1::2], axes[2::2], strict=True):
-        drawn = draw_field(left, field, scenario, name, vmin=low, vmax=high)
+        drawn = draw_field(left, field, scenario, name, bounds)
         draw_mesh(left, mesh)
         figure.colorbar(drawn, ax=left, shrink=0.8)
         error = field - truth
         bound = float(np.abs(error).max())
         title = f"error of {name}, MSE {np.mean(error**2):.4f}"
-        drawn = draw_field(right, error, scenario, title, cmap="RdBu_r", vmin=-bound, vmax=bound)
+        drawn = draw_field(right, error, scenario, title, (-bound, bound), "RdBu_r")
         figure.colorbar(drawn, ax=right, shrink=0.8)
     with replaced(path) as temporary:
         figure.savefig(temporary, dpi=110)
 
 
-def draw_field(axes: Axes, values: np.ndarray, scenario: Scenario, title: str = "", **style: Any) -> Any:
+def draw_field(
+    axes: Axes,
+    values: np.ndarray,
+    scenario: Scenario,
+    title: str = "",
+    bounds: tuple[float, float] | None = None,
+    cmap: str = "inferno",
+) -> Any:
     """A field on a square grid of points, with the outlines of the heaters."""
     from matplotlib.patches import Rectangle
 
     side = round(len(values) ** 0.5)
-    drawn = axes.imshow(values.reshape(side, side), origin="lower", extent=(0, 1, 0, 1), **({"cmap": "inferno"} | style))
+    drawn = axes.imshow(values.reshape(side, side), origin="lower", extent=(0, 1, 0, 1), cmap=cmap)
+    drawn.set_clim(*bounds or (values.min(), values.max()))
     for heater in scenario.heaters:
         size = heater.x1 - heater.x0, heater.y1 - heater.y0
         axes.add_patch(Rectangle((heater.x0, heater.y0), *size, fill=False, edgecolor="tab:cyan", linewidth=1.2))

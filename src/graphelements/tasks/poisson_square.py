@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,14 @@ HELD_OUT = (
 )  # fmt: skip
 """The 40 of the authors' 200 houses that are never trained on: np.random.default_rng(2019).choice(numbers, 40, replace=False)."""
 
-PAPER_TRAINING = TrainingConfig(steps=20_000, learning_rate=3e-3, schedule="constant", warmup=0, clip=0.0)
+MAX_RESOLUTION = 1000
 
 PRESETS = {
     "default": RunConfig(DEFAULT, training=TrainingConfig(steps=6000)),
-    "paper": RunConfig(PAPER, training=PAPER_TRAINING),
+    "paper": RunConfig(PAPER, training=TrainingConfig(steps=4000)),
+    "paper-grid": RunConfig(replace(PAPER, representation="multilinear"), training=TrainingConfig(steps=4000)),
     "np": RunConfig(
-        NEURAL_PROCESS, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=20_000, learning_rate=1e-3)
+        NEURAL_PROCESS, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=8000, learning_rate=1e-3)
     ),
 }
 
@@ -87,6 +88,7 @@ class PoissonSquare(Task[Houses]):
     def split(self, data: Houses, fraction: float, seed: int) -> tuple[Houses, Houses | None]:
         require(0 <= fraction < 1, f"the validation fraction must be at least 0 and below 1; got {fraction}")
         num = round(fraction * len(data)) if len(data) > 1 else 0
+        require(num < len(data), f"a validation fraction of {fraction} leaves none of {len(data)} houses to train on; lower it")
         if num == 0:
             return data, None
         order = np.random.default_rng(seed).permutation(data.numbers).tolist()
@@ -121,6 +123,7 @@ class PoissonSquare(Task[Houses]):
         return lambda network: {name: float(house_errors(network, mesh, data)[0].mean()) for name, mesh in meshes.items()}
 
     def mesh(self, config: MeshConfig, resolution: int) -> Mesh:
+        require(1 <= resolution <= MAX_RESOLUTION, f"the resolution must be 1 to {MAX_RESOLUTION}; got {resolution}")
         return build_grid(config, UNIT_SQUARE, resolution)
 
     def evaluate(
@@ -163,8 +166,12 @@ def house_errors(network: GraphElementNetwork, mesh: Mesh, data: Houses) -> tupl
 def predict_scenario(checkpoint: Checkpoint, scenario: Scenario, resolution: int, points: np.ndarray) -> np.ndarray:
     """Temperatures of a scenario at any points of the house."""
     batch = SFTBatch(encode(scenario), {"temperature": Queries(torch.as_tensor(points, dtype=torch.float32))})
-    mesh = TASK.mesh(checkpoint.mesh, 1 if is_neural_process(checkpoint.network) else resolution)
-    return checkpoint.network.predict(batch, mesh)["temperature"][:, 0].numpy()
+    return checkpoint.network.predict(batch, mesh_for(checkpoint, resolution))["temperature"][:, 0].numpy()
+
+
+def mesh_for(checkpoint: Checkpoint, resolution: int) -> Mesh:
+    """The mesh of a resolution that a checkpoint's network runs on; a neural process has one node whatever the resolution."""
+    return TASK.mesh(checkpoint.mesh, 1 if is_neural_process(checkpoint.network) else resolution)
 
 
 def is_neural_process(network: GraphElementNetwork) -> bool:
@@ -176,13 +183,15 @@ def is_neural_process(network: GraphElementNetwork) -> bool:
 def parse_numbers(text: str) -> list[int]:
     """House numbers such as 0-9,12,40-49."""
     numbers: list[int] = []
-    try:
-        for part in text.split(","):
-            first, _, last = part.partition("-")
-            numbers += range(int(first), int(last or first) + 1)
-    except ValueError:
-        raise InputError(f"houses are 'all', 'train', 'test' or numbers such as 0-9,12; got {text!r}") from None
-    require(len(numbers) > 0, f"houses {text!r} name no house; write ranges low-high")
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            wanted = range(int(first), int(last if dash else first) + 1)
+        except ValueError:
+            raise InputError(f"houses are 'all', 'train', 'test' or numbers such as 0-9,12; got {text!r}") from None
+        require(wanted.start < wanted.stop, f"houses {part!r} name no house; write ranges low-high")
+        require(wanted.stop - wanted.start <= 10**6, f"houses {part!r} name more than a million houses; write a smaller range")
+        numbers += wanted
     return list(dict.fromkeys(numbers))
 
 

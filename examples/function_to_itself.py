@@ -1,0 +1,60 @@
+"""A function mapped to itself (paper section 2.3): a few samples of a new function in, its values elsewhere out.
+
+Every item is another random smooth function on [0, 10]. What is learned is how such functions go on between samples, so
+that a new one is filled in without further training: meta-learning, with the network as the learned regression algorithm.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+import graphelements as ge
+
+SFT = ge.SFT(ge.Box((0,), (10,)), (ge.InputFunction("f"),), (ge.OutputFunction("f"),))
+
+
+def draw_batch(random: np.random.Generator, num_functions: int) -> ge.SFTBatch:
+    """Sums of two waves, given at 8 to 14 places and asked for at 32 others."""
+    functions = []
+    for num_given in random.integers(8, 15, size=num_functions):
+        heights, lengths, phases = random.normal(size=2), random.uniform(3, 8, size=2), random.uniform(0, 2 * np.pi, size=2)
+        points = random.uniform(0, 10, size=(num_given + 32, 1))
+        values = (heights * np.sin(2 * np.pi * points / lengths + phases)).sum(1, keepdims=True)
+        x, f = torch.tensor(points, dtype=torch.float32), torch.tensor(values, dtype=torch.float32)
+        samples = ge.FunctionSamples(x[:num_given], f[:num_given])
+        functions.append(ge.SFTBatch({"f": samples}, {"f": ge.Queries(x[num_given:])}, {"f": f[num_given:]}))
+    return ge.collate(functions)
+
+
+def interpolated(batch: ge.SFTBatch) -> torch.Tensor:
+    """Straight lines between the samples of each function, level beyond the outermost ones."""
+    answers = []
+    for item in range(batch.num_items):
+        one = batch.selected([item])
+        x, order = one.inputs["f"].points[:, 0].sort()
+        answers.append(np.interp(np.asarray(one.queries["f"].points), x, one.inputs["f"].values[order, 0]))
+    return torch.tensor(np.concatenate(answers), dtype=torch.float32)
+
+
+def main(seed: int = 0, steps: int = 500) -> dict[str, float]:
+    """Train; mean squared errors on new functions of the network and of two simple answers."""
+    network = ge.build_network(SFT, replace(ge.DEFAULT, rounds=6), seed)  # far samples tell little about waves this short
+    mesh = ge.grid_mesh(SFT.space, 14)  # nodes as dense as the samples
+
+    def batch_of(step: int) -> tuple[ge.SFTBatch, ge.Mesh]:
+        return draw_batch(np.random.default_rng([seed, step]), num_functions=16), mesh
+
+    for report in ge.fit(network, batch_of, ge.TrainingConfig(steps, learning_rate=4e-3, compile="off")):
+        if report.step % 100 == 0:
+            print(f"step {report.step}: loss {report.loss:.3f}")
+    test = draw_batch(np.random.default_rng([seed, steps]), num_functions=200)  # no step drew these
+    answers = {"network": network.predict(test, mesh)["f"], "interpolation": interpolated(test), "mean": torch.zeros(1)}
+    errors = {name: (answer - test.targets["f"]).square().mean().item() for name, answer in answers.items()}
+    print("mean squared error:", ", ".join(f"{name} {error:.3f}" for name, error in errors.items()))
+    return errors
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()

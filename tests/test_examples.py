@@ -1,0 +1,95 @@
+"""Examples and documentation run, and give the numbers they promise."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES, DOCS = ROOT / "examples", ROOT / "docs"
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch):
+    """Loads an example by name, as `python examples/name.py` would, but without running its main."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    return lambda name: runpy.run_path(str(EXAMPLES / f"{name}.py"))
+
+
+@pytest.fixture
+def measurements(example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with the synthetic CSV files."""
+    example("measurements")["write_measurements"](tmp_path, seed=0)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def assert_maps_the_last_day(folder: Path) -> None:
+    """predictions.csv is in metres above sea level and close to that day's wells, which were not used for training."""
+    lines = (folder / "predictions.csv").read_text().splitlines()
+    assert lines[0] == "x_km,y_km,groundwater_m"
+    x, y, level = np.loadtxt(lines[1:], delimiter=",").T
+    assert len(level) == 31 * 21
+    assert level.min() > 211.5
+    assert level.max() < 214
+    wells = np.genfromtxt(folder / "groundwater.csv", delimiter=",", skip_header=1)
+    wells = wells[np.isfinite(wells).all(1)]
+    past, today = wells[wells[:, 0] < 199], wells[wells[:, 0] == 199]
+    nearest = np.hypot(today[:, 1, None] - x, today[:, 2, None] - y).argmin(1)
+    assert np.square(level[nearest] - today[:, 3]).mean() < 0.5 * np.square(past[:, 3].mean() - today[:, 3]).mean()
+
+
+def test_own_data_learns_groundwater_from_csv_files_in_original_units(example, tmp_path: Path):
+    errors = example("own_data")["main"](tmp_path / "made")
+    assert errors["network"] == pytest.approx(0.044, rel=0.25)
+    assert errors["network"] < 0.5 * errors["mean"]
+    assert_maps_the_last_day(tmp_path / "made")
+
+
+def test_image_to_image_labels_pixels_that_one_pixel_could_not(example):
+    shares = example("image_to_image")["main"]()
+    assert 1 - shares["accuracy"] == pytest.approx(0.09, rel=0.25)
+    assert shares["accuracy"] > shares["background"] + 0.1
+
+
+def test_function_to_itself_fills_in_new_functions_better_than_interpolation(example):
+    errors = example("function_to_itself")["main"]()
+    assert errors["network"] == pytest.approx(0.165, rel=0.25)
+    assert errors["network"] < 0.5 * errors["interpolation"] < 0.5 * errors["mean"]
+
+
+def test_steps_are_pure_functions_of_seed_and_step(example):
+    for name in ("image_to_image", "function_to_itself"):
+        loaded = example(name)
+        first, second = (loaded["main"](seed=1, steps=2) for _ in range(2))
+        assert first == second
+
+
+@pytest.mark.parametrize(
+    "path, most", [("own_data", 60), ("image_to_image", 80), ("function_to_itself", 60), ("../docs/readme_snippet", 30)]
+)
+def test_examples_stay_short(path: str, most: int):
+    assert len((EXAMPLES / f"{path}.py").read_text().splitlines()) <= most
+
+
+def test_the_readme_snippet_goes_from_csv_files_to_a_map(measurements: Path):
+    runpy.run_path(str(DOCS / "readme_snippet.py"))
+    assert_maps_the_last_day(measurements)
+
+
+def test_every_block_of_own_data_runs_and_prints_what_is_written_below_it(measurements: Path, capsys: pytest.CaptureFixture):
+    blocks = re.findall(r"^```(python|text)\n(.*?)^```$", (DOCS / "own_data.md").read_text(), re.DOTALL | re.MULTILINE)
+    names: dict[str, object] = {}
+    printed = ""
+    for kind, text in blocks:
+        if kind == "python":
+            exec(compile(text, "own_data.md", "exec"), names)
+            printed = capsys.readouterr().out
+        else:
+            assert printed == text
+    assert float(names["error"]) < 0.1  # metres # type: ignore[arg-type]

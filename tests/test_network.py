@@ -1,0 +1,229 @@
+"""The paper's sentences about GENs, the stages, the loss, units, and devices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from cases import RAGGED_SFT, largest_jump, random_item, seeded
+
+from graphelements.errors import InputError
+from graphelements.functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch, collate
+from graphelements.meshes import grid_mesh, scattered_mesh, union
+from graphelements.network import DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig, build_network, num_weights
+from graphelements.spaces import Box
+
+HEAT = SFT(Box((0.0, 0.0), (2.0, 1.0)), (InputFunction("heat", 2),), (OutputFunction("warmth", 1),))
+CONFIGS = {"paper": PAPER, "default": DEFAULT, "neural_process": NEURAL_PROCESS}
+every_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+
+
+def heat_batch(num_samples: int = 10, num_queries: int = 15, seed: int = 0) -> SFTBatch:
+    g = seeded(seed)
+    samples = FunctionSamples(HEAT.space.sample(num_samples, g), torch.randn(num_samples, 2, generator=g))
+    queries = Queries(HEAT.space.sample(num_queries, g))
+    return SFTBatch({"heat": samples}, {"warmth": queries}, {"warmth": torch.randn(num_queries, 1, generator=g)})
+
+
+def test_a_neural_process_is_a_gen_with_one_node_and_no_rounds():
+    network, batch = build_network(HEAT, NEURAL_PROCESS), heat_batch()
+
+    def place(points: torch.Tensor) -> torch.Tensor:
+        return (points - torch.tensor([1.0, 0.5])) / 2
+
+    samples, points = batch.inputs["heat"], batch.queries["warmth"].points
+    code = network.encoders["heat"](torch.cat([samples.values, place(samples.points)], -1)).sum(0)
+    expected = network.decoders["warmth"](torch.cat([code.expand(len(points), -1), place(points)], -1))
+    assert (network(batch, grid_mesh(HEAT.space, 1))["warmth"] - expected).abs().max() < 1e-5
+
+
+def test_a_gen_has_fewer_weights_than_the_baseline_at_every_mesh_size():
+    for sft in (HEAT, RAGGED_SFT):
+        baseline = num_weights(build_network(sft, NEURAL_PROCESS))
+        for config in (PAPER, DEFAULT):
+            network = build_network(sft, config)
+            assert num_weights(network) < baseline / 2
+            for k in (1, 2, 7):
+                assert network(random_item(sft, seeded(0)), grid_mesh(sft.space, k)).keys() == {f.name for f in sft.outputs}
+            assert num_weights(network) < baseline / 2
+
+
+def test_the_papers_sizes_are_those_of_its_appendix():
+    network = build_network(HEAT, PAPER)
+    encoder, decoder = (2 * 48 + 48) + (48 * 32 + 32), (32 * 32 + 32) + (32 + 1)
+    edge, node = (64 * 48 + 48) + (48 * 16 + 16), (48 * 64 + 64) + (64 * 32 + 32)
+    assert num_weights(network) == encoder + decoder + edge + node
+
+
+@pytest.mark.usefixtures("double")
+def test_as_many_rounds_as_the_diameter_make_local_information_global():
+    """Paper section 3.3: a sample at one corner changes every node after T = 2(k - 1) rounds, and not the far corner before."""
+    mesh = grid_mesh(HEAT.space, 4)
+    corner = torch.tensor([[2.0, 0.0]])  # the far corner of the one that no diagonal helps
+    far = 3  # the node at (0, 1)
+    for rounds, everywhere in (("diameter", True), (6, True), (5, False), (0, False)):
+        config = NetworkConfig(representation="multilinear", rounds=rounds, aggregation="sum")
+        network, one = build_network(HEAT, config), union(mesh, 1)
+        states = []
+        for value in (0.0, 100.0):
+            written = network.write({"heat": FunctionSamples(corner, torch.full((1, 2), value))}, one)
+            states.append(network.propagate(written, one))
+        changed = (states[0] - states[1]).abs().amax(-1) > 0
+        assert bool(changed.all()) == everywhere
+        assert bool(changed[far]) == everywhere
+
+
+@every_config
+def test_writing_is_additive(config):
+    network, mesh = build_network(HEAT, config), union(scattered_mesh(HEAT.space, 12, seeded(0)), 1)
+    first, second = heat_batch(seed=1).inputs["heat"], heat_batch(7, seed=2).inputs["heat"]
+    both = FunctionSamples(torch.cat([first.points, second.points]), torch.cat([first.values, second.values]))
+    apart = network.write({"heat": first}, mesh) + network.write({"heat": second}, mesh)
+    assert (network.write({"heat": both}, mesh) - apart).abs().max() < 1e-4
+    assert network.write({}, mesh).abs().max() == 0
+
+
+@every_config
+def test_reading_later_and_in_pieces_is_what_forward_gives(config):
+    network, batch, mesh = build_network(HEAT, config), heat_batch(), union(grid_mesh(HEAT.space, 3), 1)
+    states = network.propagate(network.write(batch.inputs, mesh), mesh)
+    expected = network(batch, mesh)["warmth"]
+    for _ in range(2):
+        pieces = [network.read(states, {"warmth": piece}, mesh)["warmth"] for piece in batch.queries["warmth"].split(4)]
+        assert (torch.cat(pieces) - expected).abs().max() < 1e-5
+    assert (network.predict(batch, mesh, chunk=4)["warmth"] - expected).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("sft", [HEAT, RAGGED_SFT])
+def test_integrating_is_the_sum_over_nodes(sft):
+    queries, meshes = Queries(items=torch.tensor([1, 0, 1])), union([grid_mesh(sft.space, 3), grid_mesh(sft.space, 1)])
+    states = torch.randn(10, 32, generator=seeded(0))
+    found = build_network(sft, PAPER).integrate(states, queries, meshes)
+    assert (found - torch.stack([states[9], states[:9].sum(0), states[9]])).abs().max() < 1e-5
+
+
+def test_integrating_by_area_does_not_grow_with_the_mesh():
+    network = build_network(HEAT, replace(PAPER, integration="area"))
+    for k in (1, 4, 9):
+        states = torch.ones(k * k, 32)
+        assert (network.integrate(states, Queries(), union(grid_mesh(HEAT.space, k), 1)) - 1).abs().max() < 1e-5
+
+
+def test_the_loss_is_the_mean_over_items_of_outputs_of_queries():
+    sft = SFT(Box(), (InputFunction("a"),), (OutputFunction("b", 2), OutputFunction("c", 1)))
+    queries = {
+        "b": Queries(torch.rand(3, 2), None, torch.tensor([0, 2, 2])),
+        "c": Queries(torch.rand(3, 2), None, torch.tensor([0, 0, 2])),
+    }
+    zero = {"b": torch.zeros(3, 2), "c": torch.zeros(3, 1)}
+    targets = {"b": torch.tensor([[1.0, 3.0], [2.0, 0.0], [0.0, 4.0]]), "c": torch.tensor([[1.0], [2.0], [3.0]])}
+    batch = SFTBatch({}, queries, targets, num_items=3)
+    item_0 = ((1 + 9) / 2 + (1 + 4) / 2) / 2
+    item_2 = ((4 / 2 + 16 / 2) / 2 + 9) / 2
+    network = build_network(sft)
+    assert network.loss(zero, batch).item() == pytest.approx((item_0 + item_2) / 2)  # item 1 is not asked for anything
+    with pytest.raises(InputError, match="needs targets"):
+        network.loss(zero, replace(batch, targets={}))
+
+
+def test_the_loss_on_a_simplex_is_the_cross_entropy_of_normalised_answers():
+    sft = SFT(Box(), (InputFunction("a"),), (OutputFunction("kind", 3, loss="cross_entropy"),))
+    network, queries = build_network(sft), Queries(torch.rand(4, 2, generator=seeded(0)))
+    targets = torch.eye(3)[[0, 2, 1, 0]]
+    batch = SFTBatch({"a": FunctionSamples(torch.rand(2, 2), torch.rand(2, 1))}, {"kind": queries}, {"kind": targets})
+    network.fit_normalisation([batch])
+    answers = network.predict(batch, grid_mesh(Box(), 2))["kind"]
+    assert (answers.sum(-1) - 1).abs().max() < 1e-5
+    loss = network.loss(network(batch, grid_mesh(Box(), 2)), batch)
+    assert loss.item() == pytest.approx(-(targets * answers.log()).sum(-1).mean().item(), rel=1e-4)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1000.0, 0.0), (1e-3, 5.0), (-20.0, 300.0)])
+def test_users_give_and_get_original_units(scale, shift):
+    batch, mesh = heat_batch(30, 40), grid_mesh(HEAT.space, 3)
+    other = SFTBatch(
+        {"heat": replace(batch.inputs["heat"], values=scale * batch.inputs["heat"].values + shift)},
+        batch.queries,
+        {"warmth": scale * batch.targets["warmth"] + shift},
+    )
+    here, there = (build_network(HEAT, DEFAULT) for _ in range(2))
+    here.fit_normalisation([batch])
+    there.fit_normalisation([other])
+    sign = 1 if scale > 0 else -1  # a negative scale turns the standardised values around
+    if sign < 0:
+        here.input_scales["heat"].scale.neg_()
+        here.output_scales["warmth"].scale.neg_()
+    expected = scale * here.predict(batch, mesh)["warmth"] + shift
+    assert (there.predict(other, mesh)["warmth"] - expected).abs().max() < 1e-3 * abs(scale)
+    losses = [network.loss(network(b, mesh), b).item() for network, b in ((here, batch), (there, other))]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+def test_normalised_training_values_have_mean_zero_and_variance_one_and_come_back():
+    network, batch = build_network(HEAT, PAPER), heat_batch(200, 100)
+    batch = replace(
+        batch, inputs={"heat": FunctionSamples(batch.inputs["heat"].points, torch.tensor([[7.0, 3.0]]) + torch.zeros(200, 2))}
+    )
+    network.fit_normalisation([batch, heat_batch(50, 70, seed=1)])
+    rows = torch.cat([batch.targets["warmth"], heat_batch(50, 70, seed=1).targets["warmth"]])
+    seen = network.output_scales["warmth"].normalised(rows)
+    assert seen.mean().abs() < 1e-5
+    assert seen.std(correction=0).item() == pytest.approx(1, abs=1e-4)
+    assert torch.allclose(network.output_scales["warmth"].restored(seen), rows, atol=1e-5)
+    network.fit_normalisation([batch])
+    assert torch.equal(network.input_scales["heat"].scale, torch.ones(2))  # never varies
+    assert torch.equal(network.input_scales["heat"].normalised(batch.inputs["heat"].values), torch.zeros(200, 2))
+
+
+@pytest.mark.parametrize("config", [PAPER, DEFAULT], ids=["paper", "default"])
+@pytest.mark.usefixtures("double")
+def test_predictions_do_not_jump(config):
+    network, batch = build_network(HEAT, config), heat_batch()
+    mesh = union(scattered_mesh(HEAT.space, 25, seeded(0)), 1)
+    with torch.no_grad():
+        states = network.propagate(network.write(batch.inputs, mesh), mesh)
+        points = HEAT.space.sample(300, seeded(1))
+        spread = network.read(states, {"warmth": Queries(points)}, mesh)["warmth"].std()
+        jump = largest_jump(lambda p: network.read(states, {"warmth": Queries(p)}, mesh)["warmth"][:, 0], HEAT.space, 2)
+    assert jump < 1e-3 * spread
+
+
+def test_networks_are_the_same_for_the_same_seed_and_leave_the_global_generator_alone():
+    before = torch.get_rng_state()
+    first, again, other = build_network(HEAT, seed=3), build_network(HEAT, seed=3), build_network(HEAT, seed=4)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+    assert any(not torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
+
+
+def test_predicting_checks_the_batch_and_keeps_no_gradients():
+    network, batch, mesh = build_network(HEAT, DEFAULT), heat_batch(), grid_mesh(HEAT.space, 2)
+    assert not network.predict(batch, mesh)["warmth"].requires_grad
+    outside = SFTBatch(batch.inputs, {"warmth": Queries(torch.tensor([[5.0, 0.0]]))})
+    with pytest.raises(InputError, match="must lie in the space"):
+        network.predict(outside, mesh)
+
+
+META = {
+    "paper": PAPER,
+    "default": DEFAULT,
+    "neural_process": NEURAL_PROCESS,
+    "multilinear": replace(DEFAULT, representation="multilinear", integration="area"),
+}
+
+
+@pytest.mark.parametrize("config", META.values(), ids=META)
+def test_everything_runs_on_the_device_of_its_inputs(config):
+    """The meta device refuses to mix with tensors of the CPU, as a GPU would."""
+    batch, mesh = collate([random_item(RAGGED_SFT, seeded(seed)) for seed in range(3)]), grid_mesh(RAGGED_SFT.space, 3)
+    assert mesh.diameter == 4
+    network = build_network(RAGGED_SFT, config).to("meta")
+    there = batch.to("meta")
+    outputs = network(there, mesh.to("meta"))
+    loss = network.loss(outputs, there)
+    loss.backward()
+    assert loss.is_meta
+    assert {name: output.shape for name, output in outputs.items()} == {name: t.shape for name, t in batch.targets.items()}
+    learned = [p for p in network.parameters() if p.requires_grad]
+    assert all(p.grad is not None and p.grad.is_meta for p in learned)
