@@ -11,30 +11,30 @@ import torch
 
 import graphelements as ge
 
-SFT = ge.SFT(ge.Box((0,), (10,)), (ge.InputFunction("f"),), (ge.OutputFunction("f"),))
+SFT = ge.SFT(ge.Box((0.0,), (10.0,)), (ge.InputFunction("f"),), (ge.OutputFunction("f"),))
 
 
 def draw_batch(random: np.random.Generator, num_functions: int) -> ge.SFTBatch:
-    """Sums of two waves, given at 8 to 14 places and asked for at 32 others."""
-    functions = []
-    for num_given in random.integers(8, 15, size=num_functions):
-        heights, lengths, phases = random.normal(size=2), random.uniform(3, 8, size=2), random.uniform(0, 2 * np.pi, size=2)
-        points = random.uniform(0, 10, size=(num_given + 32, 1))
-        values = (heights * np.sin(2 * np.pi * points / lengths + phases)).sum(1, keepdims=True)
-        x, f = torch.tensor(points, dtype=torch.float32), torch.tensor(values, dtype=torch.float32)
-        samples = ge.FunctionSamples(x[:num_given], f[:num_given])
-        functions.append(ge.SFTBatch({"f": samples}, {"f": ge.Queries(x[num_given:])}, {"f": f[num_given:]}))
-    return ge.collate(functions)
+    """Sums of two waves, each given at 8 to 14 places and asked for at 32 others."""
+    heights, lengths, phases = (random.uniform(*ends, (num_functions, 2)) for ends in ((-2, 2), (3, 8), (0, 2 * np.pi)))
+
+    def sampled(counts: np.ndarray) -> ge.FunctionSamples:
+        of = np.repeat(np.arange(num_functions), counts)  # the function of each sample: they stand in one flat table
+        points = random.uniform(0, 10, (len(of), 1))
+        values = (heights[of] * np.sin(2 * np.pi * points / lengths[of] + phases[of])).sum(1, keepdims=True)
+        return ge.FunctionSamples(torch.tensor(points).float(), torch.tensor(values).float(), torch.tensor(of))
+
+    given, asked = sampled(random.integers(8, 15, num_functions)), sampled(np.full(num_functions, 32))
+    return ge.SFTBatch({"f": given}, {"f": ge.Queries(asked.points, items=asked.items)}, {"f": asked.values}, num_functions)
 
 
 def interpolated(batch: ge.SFTBatch) -> torch.Tensor:
     """Straight lines between the samples of each function, level beyond the outermost ones."""
     answers = []
-    for item in range(batch.num_items):
-        one = batch.selected([item])
+    for one in (batch.selected([item]) for item in range(batch.num_items)):
         x, order = one.inputs["f"].points[:, 0].sort()
         answers.append(np.interp(np.asarray(one.queries["f"].points), x, one.inputs["f"].values[order, 0]))
-    return torch.tensor(np.concatenate(answers), dtype=torch.float32)
+    return torch.tensor(np.concatenate(answers))
 
 
 def main(seed: int = 0, steps: int = 500) -> dict[str, float]:
@@ -48,7 +48,7 @@ def main(seed: int = 0, steps: int = 500) -> dict[str, float]:
     for report in ge.fit(network, batch_of, ge.TrainingConfig(steps, learning_rate=4e-3, compile="off")):
         if report.step % 100 == 0:
             print(f"step {report.step}: loss {report.loss:.3f}")
-    test = draw_batch(np.random.default_rng([seed, steps]), num_functions=200)  # no step drew these
+    test = draw_batch(np.random.default_rng([seed, 1_000_000]), num_functions=500)  # no step drew these
     answers = {"network": network.predict(test, mesh)["f"], "interpolation": interpolated(test), "mean": torch.zeros(1)}
     errors = {name: (answer - test.targets["f"]).square().mean().item() for name, answer in answers.items()}
     print("mean squared error:", ", ".join(f"{name} {error:.3f}" for name, error in errors.items()))

@@ -16,7 +16,7 @@ CLASSES = ("background", "disc", "square")
 COLOURS = np.array([[110, 130, 120], [160, 110, 90], [100, 100, 180]])  # the mean of each class, in 0 to 255
 NOISE = 60
 SFT = ge.SFT(
-    ge.Box((0, 0), (SIZE, SIZE)),
+    ge.Box((0.0, 0.0), (float(SIZE), float(SIZE))),
     (ge.InputFunction("colour", channels=3),),
     (ge.OutputFunction("label", channels=len(CLASSES), loss="cross_entropy"),),  # a point of the probability simplex
 )
@@ -48,7 +48,7 @@ def draw_batch(random: np.random.Generator, num_images: int, num_asked: int) -> 
     return ge.collate(images)
 
 
-def main(seed: int = 0, steps: int = 300) -> dict[str, float]:
+def main(seed: int = 0, steps: int = 200) -> dict[str, float]:
     """Train; the share of pixels of new images that get the right class."""
     # Four rounds carry information as far as a shape reaches; the default would cross the whole image.
     network = ge.build_network(SFT, replace(ge.DEFAULT, rounds=4), seed)
@@ -59,10 +59,10 @@ def main(seed: int = 0, steps: int = 300) -> dict[str, float]:
         return draw_batch(np.random.default_rng([seed, step]), num_images=4, num_asked=256), mesh
 
     for report in ge.fit(network, batch_of, ge.TrainingConfig(steps, learning_rate=5e-3, compile="off")):
-        if report.step % 100 == 0:
+        if report.step % 50 == 0:
             print(f"step {report.step}: cross entropy {report.loss:.3f}")
 
-    test = draw_batch(np.random.default_rng([seed, steps]), num_images=50, num_asked=len(PIXELS))  # no step drew these
+    test = draw_batch(np.random.default_rng([seed, 1_000_000]), num_images=50, num_asked=len(PIXELS))  # no step drew these
     probabilities, classes = network.predict(test, mesh)["label"], test.targets["label"].argmax(-1)
     accuracy = (probabilities.argmax(-1) == classes).float().mean().item()
     background = (classes == 0).float().mean().item()

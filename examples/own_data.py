@@ -15,7 +15,7 @@ from measurements import write_measurements
 
 import graphelements as ge
 
-VALLEY = ge.Box((0, 0), (30, 20))  # km
+VALLEY = ge.Box((0.0, 0.0), (30.0, 20.0))  # km
 SFT = ge.SFT(VALLEY, (ge.InputFunction("rain"), ge.InputFunction("soil")), (ge.OutputFunction("groundwater"),))
 
 

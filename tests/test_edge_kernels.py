@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphelements import edge_kernels
-from graphelements.edge_kernels import build_tables, compiler_available, sum_relu_messages
+from graphelements.edge_kernels import compiler_available, sum_relu_messages
 from graphelements.errors import InputError
+from graphelements.topology import build_tables
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ import torch
 from cases import MESHES, SPACES, seeded
 
 from graphelements.errors import InputError
-from graphelements.meshes import Mesh, MeshConfig, build_grid, grid_mesh, mesh_at, scattered_mesh, union
+from graphelements.meshes import Mesh, MeshConfig, build_grid, grid_mesh, mesh_at, scattered_mesh
 from graphelements.spaces import Box
 from graphelements.topology import multiscale_edges, radius_edges
+from graphelements.unions import union
 
 
 @pytest.mark.parametrize("space", SPACES)

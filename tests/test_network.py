@@ -10,9 +10,10 @@ from cases import RAGGED_SFT, largest_jump, random_item, seeded
 
 from graphelements.errors import InputError
 from graphelements.functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch, collate
-from graphelements.meshes import grid_mesh, scattered_mesh, union
+from graphelements.meshes import grid_mesh, scattered_mesh
 from graphelements.network import DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig, build_network, num_weights
 from graphelements.spaces import Box
+from graphelements.unions import union
 
 HEAT = SFT(Box((0.0, 0.0), (2.0, 1.0)), (InputFunction("heat", 2),), (OutputFunction("warmth", 1),))
 CONFIGS = {"paper": PAPER, "default": DEFAULT, "neural_process": NEURAL_PROCESS}

@@ -9,8 +9,9 @@ import torch
 from cases import RAGGED_SFT, random_item, relabelled, seeded, with_positions
 
 from graphelements.functions import FunctionSamples, Queries, SFTBatch, collate
-from graphelements.meshes import Mesh, grid_mesh, mesh_at, scattered_mesh, union
+from graphelements.meshes import Mesh, grid_mesh, mesh_at, scattered_mesh
 from graphelements.network import DEFAULT, NEURAL_PROCESS, PAPER, GraphElementNetwork, build_network
+from graphelements.unions import union
 
 CONFIGS = {
     "paper": PAPER,
@@ -21,6 +22,7 @@ CONFIGS = {
     "barycentric": replace(DEFAULT, representation="barycentric", rounds=2),
 }
 SPACE = RAGGED_SFT.space
+pytestmark = pytest.mark.usefixtures("double")
 every_config = pytest.mark.parametrize("name", CONFIGS)
 
 
@@ -49,9 +51,7 @@ def gradients(network: GraphElementNetwork, batch: SFTBatch, meshes: list[Mesh])
 
 
 def close(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.shape == b.shape and torch.allclose(
-        a, b, rtol=0, atol=1e-5 * max(1.0, b.detach().abs().max().item() if b.numel() else 0.0)
-    )
+    return a.shape == b.shape and torch.allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
 def by_place(gradient: torch.Tensor, mesh: Mesh) -> torch.Tensor:
@@ -62,7 +62,7 @@ def by_place(gradient: torch.Tensor, mesh: Mesh) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def networks() -> dict[str, GraphElementNetwork]:
-    return {name: build_network(RAGGED_SFT, config, seed=1) for name, config in CONFIGS.items()}
+    return {name: build_network(RAGGED_SFT, config, seed=1).double() for name, config in CONFIGS.items()}
 
 
 @every_config

@@ -21,10 +21,11 @@ from cases import (
 )
 
 from graphelements.errors import InputError
-from graphelements.meshes import MeshUnion, grid_mesh, mesh_at, scattered_mesh, union
+from graphelements.meshes import grid_mesh, mesh_at, scattered_mesh
 from graphelements.neighbours import DENSE_SITES, nearest
 from graphelements.representations import Barycentric, Multilinear, NearestNodes, Representation, SoftNearest
 from graphelements.spaces import Box
+from graphelements.unions import MeshUnion, union
 
 everywhere = pytest.mark.parametrize(("space", "mesh", "representation"), COMBINATIONS)
 SCATTERED = [(s, r) for s, m, r in COMBINATIONS if m == "scattered_30"]

@@ -14,10 +14,11 @@ from cases import RAGGED_SFT, random_item, seeded
 
 from graphelements.errors import InputError
 from graphelements.functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch, collate
-from graphelements.meshes import Mesh, grid_mesh, union
+from graphelements.meshes import Mesh, grid_mesh
 from graphelements.network import DEFAULT, PAPER, GraphElementNetwork, build_network
 from graphelements.spaces import Box
 from graphelements.training import Report, TrainingConfig, fit, item_errors, share
+from graphelements.unions import union
 
 SPECIFICATION = SFT(Box(), (InputFunction("slope"),), (OutputFunction("height"),))
 SMALL = replace(DEFAULT, latent_size=12, edge_hidden=12, node_hidden=12, message_size=8, encoder_hidden=(12,), rounds=2)

@@ -14,20 +14,22 @@ if TYPE_CHECKING:
     from .checkpoints import Checkpoint, load, load_checkpoint, save
     from .errors import InputError
     from .functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch, collate
-    from .meshes import Mesh, MeshConfig, MeshUnion, grid_mesh, mesh_at, scattered_mesh, union
+    from .meshes import Mesh, MeshConfig, grid_mesh, mesh_at, scattered_mesh
     from .network import DEFAULT, NEURAL_PROCESS, PAPER, GraphElementNetwork, NetworkConfig, build_network, num_weights
     from .representations import Barycentric, Coupling, Multilinear, NearestNodes, Representation, SoftNearest
     from .spaces import Box, Space
     from .tasks import get_task
     from .topology import Edges, delaunay_edges, grid_edges, hop_diameter, multiscale_edges, radius_edges
     from .training import Report, TrainingConfig, fit, item_errors
+    from .unions import MeshUnion, union
 
 _HOMES = {
     "errors": ("InputError",),
     "spaces": ("Space", "Box"),
     "functions": ("InputFunction", "OutputFunction", "SFT", "FunctionSamples", "Queries", "SFTBatch", "collate"),
     "topology": ("Edges", "grid_edges", "delaunay_edges", "radius_edges", "multiscale_edges", "hop_diameter"),
-    "meshes": ("Mesh", "MeshConfig", "MeshUnion", "grid_mesh", "scattered_mesh", "mesh_at", "union"),
+    "meshes": ("Mesh", "MeshConfig", "grid_mesh", "scattered_mesh", "mesh_at"),
+    "unions": ("MeshUnion", "union"),
     "representations": ("Representation", "Coupling", "SoftNearest", "Multilinear", "Barycentric", "NearestNodes"),
     "network": ("GraphElementNetwork", "NetworkConfig", "build_network", "num_weights", "PAPER", "DEFAULT", "NEURAL_PROCESS"),
     "training": ("fit", "TrainingConfig", "Report", "item_errors"),
@@ -36,7 +38,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = list(_HOME_OF)
+__all__ = list(_HOME_OF)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:

@@ -28,9 +28,10 @@ def from_plain(kind: type[Config], plain: Any, source: str = "config") -> Config
         return TypeAdapter(kind).validate_python(plain)
     except ValidationError as error:
         first = error.errors()[0]
-        cause = first.get("ctx", {}).get("error", first["msg"])
         where = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{source}: {where + ': ' if where else ''}{cause}; got {first['input']!r}".replace("\n", " ")) from None
+        own = first.get("ctx", {}).get("error")  # a check of ours says itself what it got
+        cause = own or f"{first['msg']}; got {first['input']!r}"
+        raise InputError(f"{source}: {where + ': ' if where and not own else ''}{cause}".replace("\n", " ")) from None
 
 
 def setting_names(kind: Any, prefix: str = "") -> list[str]:

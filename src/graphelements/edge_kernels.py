@@ -1,6 +1,6 @@
 """The edge stage of message passing: one gather, an add, a relu and a sum per edge.
 
-With m_e a network of one hidden layer, the messages that node j hears (paper section 3.2) sum to
+With m_e a network of one hidden layer, the messages that node j hears (paper section 2.1) sum to
 
     sum_i m_e(z_i, z_j) = W2 s_j + deg_j b2,    s_j = sum over edges e = (i, j) of relu(A z_i + B z_j + b1 + c_e),
 
@@ -14,91 +14,16 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple, no_type_check
+from collections.abc import Callable
+from typing import Any, NamedTuple, no_type_check
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import once_differentiable
 
 from .errors import require
-
-
-class Bucket(NamedTuple):
-    """Nodes of similar degree and their edges, a column of `width` slots each; slots beyond the degree repeat an edge."""
-
-    nodes: Int[Tensor, " rows"]
-    degrees: Int[Tensor, " rows"]
-    neighbours: Int[Tensor, "width rows"]
-    edges: Int[Tensor, "width rows"]
-
-
-class Terms(NamedTuple):
-    """What is added on an edge before the relu: A z_i, B z_j + b1, and c_e = features weight."""
-
-    from_senders: Float[Tensor, "nodes hidden"]
-    from_receivers: Float[Tensor, "nodes hidden"]
-    features: Float[Tensor, "edges features"]
-    weight: Float[Tensor, "features hidden"]
-
-
-@dataclass(frozen=True)
-class EdgeTables:
-    """Incoming and outgoing edges of every node, as neighbour tables bucketed by degree; nodes without edges are in none."""
-
-    incoming: tuple[Bucket, ...]
-    outgoing: tuple[Bucket, ...]
-    senders: Int[Tensor, " edges"]
-    receivers: Int[Tensor, " edges"]
-    num_nodes: int
-
-    @property
-    def num_edges(self) -> int:
-        return len(self.senders)
-
-
-def build_tables(senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"], num_nodes: int) -> EdgeTables:
-    """The tables of a graph, which may be directed and have loops, repeated edges and hubs; build them once per graph."""
-    require(senders.shape == receivers.shape, f"every edge has a sender and a receiver; got {len(senders)} and {len(receivers)}")
-    for ends in (senders, receivers):
-        # Kernels trust the tables: an index beyond the nodes would read foreign memory.
-        inside = len(ends) == 0 or bool((ends.min() >= 0) & (ends.max() < num_nodes))
-        require(inside, f"edges join nodes 0 to {num_nodes - 1}; found others, build the edges from the same nodes")
-    senders, receivers = senders.clone(), receivers.clone()  # the compiler tells a tensor from a row of one
-    incoming, outgoing = _buckets(receivers, senders, num_nodes), _buckets(senders, receivers, num_nodes)
-    return EdgeTables(incoming, outgoing, senders, receivers, num_nodes)
-
-
-def _buckets(own: Int[Tensor, " edges"], other: Int[Tensor, " edges"], num_nodes: int) -> tuple[Bucket, ...]:
-    """The edges (own, other) in rows by their own node, rows of similar length together."""
-    by_node = torch.argsort(own.int(), stable=True)  # int32 sorts twice as fast
-    degrees = torch.bincount(own, minlength=num_nodes)
-    ends = degrees.cumsum(0)
-    by_degree = torch.argsort(degrees.int(), stable=True)
-    buckets, first = [], int((degrees == 0).sum())
-    for width, rows in _widths(*torch.unique_consecutive(degrees[by_degree[first:]], return_counts=True)):
-        nodes = by_degree[first : first + rows]
-        slots = (ends - degrees)[nodes] + torch.arange(width, device=own.device)[:, None]
-        edges = by_node[torch.minimum(slots, ends[nodes] - 1)]
-        buckets.append(Bucket(nodes, degrees[nodes], other[edges], edges))
-        first += rows
-    return tuple(buckets)
-
-
-def _widths(degrees: Int[Tensor, " kinds"], counts: Int[Tensor, " kinds"]) -> Iterator[tuple[int, int]]:
-    """(width, rows) of each bucket, for ascending degrees: one bucket as long as empty slots cost less than a call."""
-    width = rows = filled = 0
-    for degree, count in zip(degrees.tolist(), counts.tolist(), strict=True):
-        if rows > 0 and rows * degree - filled > 2048 + filled // 8:
-            yield width, rows
-            rows = filled = 0
-        width = max(degree, 2)  # torch would compile a width of 1 for itself
-        rows += count
-        filled += count * degree
-    if rows > 0:
-        yield width, rows
+from .topology import Bucket, EdgeTables
 
 
 def sum_relu_messages(
@@ -127,11 +52,20 @@ def sum_relu_messages(
     return torch.zeros_like(from_receivers).index_add(0, receivers, messages)
 
 
+class Terms(NamedTuple):
+    """What is added on an edge before the relu: A z_i, B z_j + b1, and c_e = features weight."""
+
+    from_senders: Float[Tensor, "nodes hidden"]
+    from_receivers: Float[Tensor, "nodes hidden"]
+    features: Float[Tensor, "edges features"]
+    weight: Float[Tensor, "features hidden"]
+
+
 class _SumReluMessages(torch.autograd.Function):
     """`sum_relu_messages` over tables; its backward forms the terms anew instead of keeping them."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, *inputs) -> Float[Tensor, "nodes hidden"]:
+    def forward(ctx: Any, *inputs) -> Float[Tensor, "nodes hidden"]:
         *tensors, tables = inputs
         terms = Terms(*(tensor.detach().contiguous() for tensor in tensors))
         sums, positive = torch.zeros_like(terms.from_receivers), torch.zeros_like(terms.from_receivers)
@@ -143,7 +77,7 @@ class _SumReluMessages(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, gradient: Float[Tensor, "nodes hidden"]) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Float[Tensor, "nodes hidden"]) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         *tensors, positive = ctx.saved_tensors
         terms, tables, gradient = Terms(*tensors), ctx.tables, gradient.contiguous()
         # One kernel per gradient: asked for several at once, the compiler stores the terms of all edges.

@@ -31,8 +31,10 @@ def replaced(path: Path | str) -> Iterator[Path]:
 
 
 def require_writable(path: Path | str) -> None:
-    """Raise an `InputError` before the work starts if its result could not be written to `path`."""
-    _temporary(Path(path)).unlink()
+    """Raise an `InputError` before the work starts if its result could not be written to `path`; makes nothing."""
+    path = Path(path)
+    above = next((folder for folder in path.parents if folder.exists()), path)
+    _temporary(path if path.parent.exists() else above / path.name).unlink()
 
 
 def _temporary(path: Path) -> Path:

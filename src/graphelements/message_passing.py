@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .edge_kernels import EdgeTables, sum_relu_messages
+from .edge_kernels import sum_relu_messages
 from .perceptron import Perceptron
+from .topology import EdgeTables
 
 
 @dataclass(frozen=True)

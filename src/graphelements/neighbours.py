@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -48,7 +49,7 @@ def _tree_search(points: Tensor, point_items: Tensor, sites: Tensor, counts: lis
         torch.cat([x.double(), i.double()[:, None] * reach], -1).cpu().numpy()
         for x, i in ((points, point_items), (sites, site_items))
     ]
-    _, found = KDTree(lifted[1]).query(lifted[0], k=range(1, num + 1), workers=-1)
+    _, found = KDTree(lifted[1]).query(lifted[0], k=np.arange(1, num + 1), workers=-1)  # type: ignore[arg-type]
     found = torch.as_tensor(found, dtype=torch.long, device=points.device)
     missing = found >= len(sites)
     other = site_items[found.clamp(max=len(sites) - 1)] != point_items[:, None]

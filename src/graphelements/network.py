@@ -13,11 +13,12 @@ from torch import Tensor, nn
 from .errors import require
 from .functions import SFT, FunctionSamples, OutputFunction, Queries, SFTBatch
 from .losses import KINDS, mean_over_items
-from .meshes import Mesh, MeshUnion, union
+from .meshes import Mesh
 from .message_passing import Graph, MessagePassing
 from .normalisation import Normaliser
 from .perceptron import Perceptron
 from .representations import Barycentric, Coupling, Multilinear, NearestNodes, Representation, SoftNearest
+from .unions import MeshUnion, union
 
 Meshes = Mesh | Sequence[Mesh] | MeshUnion
 Sees = Literal["value", "position", "offset"]

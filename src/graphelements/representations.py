@@ -16,8 +16,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from .errors import require
-from .meshes import MeshUnion
 from .neighbours import nearest
+from .unions import MeshUnion
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""Edges as a function of positions: grid, Delaunay, radius, several scales; and the hop diameter of what they make."""
+"""Edges as a function of positions: grid, Delaunay, radius, several scales; the hop diameter and neighbour tables of a graph."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -189,3 +190,69 @@ def hop_diameter(edges: Edges, num_nodes: int) -> int:
         highest = np.minimum(highest, eccentricity + hops)
         highest[node] = eccentricity
     return int(longest)
+
+
+class Bucket(NamedTuple):
+    """Nodes of similar degree and their edges, a column of `width` slots each; slots beyond the degree repeat an edge."""
+
+    nodes: Int[Tensor, " rows"]
+    degrees: Int[Tensor, " rows"]
+    neighbours: Int[Tensor, "width rows"]
+    edges: Int[Tensor, "width rows"]
+
+
+@dataclass(frozen=True)
+class EdgeTables:
+    """Incoming and outgoing edges of every node, as neighbour tables bucketed by degree; nodes without edges are in none."""
+
+    incoming: tuple[Bucket, ...]
+    outgoing: tuple[Bucket, ...]
+    senders: Int[Tensor, " edges"]
+    receivers: Int[Tensor, " edges"]
+    num_nodes: int
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.senders)
+
+
+def build_tables(senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"], num_nodes: int) -> EdgeTables:
+    """The tables of a graph, which may be directed and have loops, repeated edges and hubs; build them once per graph."""
+    require(senders.shape == receivers.shape, f"every edge has a sender and a receiver; got {len(senders)} and {len(receivers)}")
+    for ends in (senders, receivers):
+        # Kernels trust the tables: an index beyond the nodes would read foreign memory.
+        inside = len(ends) == 0 or bool((ends.min() >= 0) & (ends.max() < num_nodes))
+        require(inside, f"edges join nodes 0 to {num_nodes - 1}; found others, build the edges from the same nodes")
+    senders, receivers = senders.clone(), receivers.clone()  # the compiler tells a tensor from a row of one
+    incoming, outgoing = _buckets(receivers, senders, num_nodes), _buckets(senders, receivers, num_nodes)
+    return EdgeTables(incoming, outgoing, senders, receivers, num_nodes)
+
+
+def _buckets(own: Int[Tensor, " edges"], other: Int[Tensor, " edges"], num_nodes: int) -> tuple[Bucket, ...]:
+    """The edges (own, other) in rows by their own node, rows of similar length together."""
+    by_node = torch.argsort(own.int(), stable=True)  # int32 sorts twice as fast
+    degrees = torch.bincount(own, minlength=num_nodes)
+    ends = degrees.cumsum(0)
+    by_degree = torch.argsort(degrees.int(), stable=True)
+    buckets, first = [], int((degrees == 0).sum())
+    for width, rows in _widths(*torch.unique_consecutive(degrees[by_degree[first:]], return_counts=True)):
+        nodes = by_degree[first : first + rows]
+        slots = (ends - degrees)[nodes] + torch.arange(width, device=own.device)[:, None]
+        edges = by_node[torch.minimum(slots, ends[nodes] - 1)]
+        buckets.append(Bucket(nodes, degrees[nodes], other[edges], edges))
+        first += rows
+    return tuple(buckets)
+
+
+def _widths(degrees: Int[Tensor, " kinds"], counts: Int[Tensor, " kinds"]) -> Iterator[tuple[int, int]]:
+    """(width, rows) of each bucket, for ascending degrees: one bucket as long as empty slots cost less than a call."""
+    width = rows = filled = 0
+    for degree, count in zip(degrees.tolist(), counts.tolist(), strict=True):
+        if rows > 0 and rows * degree - filled > 2048 + filled // 8:
+            yield width, rows
+            rows = filled = 0
+        width = max(degree, 2)  # torch would compile a width of 1 for itself
+        rows += count
+        filled += count * degree
+    if rows > 0:
+        yield width, rows

@@ -20,8 +20,9 @@ from .edge_kernels import compiler_available
 from .errors import require
 from .files import replaced
 from .functions import SFTBatch
-from .meshes import Mesh, MeshUnion, union
+from .meshes import Mesh
 from .network import GraphElementNetwork, Meshes
+from .unions import MeshUnion, union
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

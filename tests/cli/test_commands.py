@@ -74,6 +74,16 @@ def test_no_command_prints_the_help_as_it_is_laid_out(group: list[str]) -> None:
     assert outcome.err.strip() == call(*group, "--help").out.strip()
 
 
+def test_an_interrupt_ends_a_command_without_a_traceback(houses: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("graphelements.tasks.get_task", interrupted)
+    outcome = call("data", "inspect", houses)
+    assert (outcome.code, outcome.out) == (130, "")
+    assert outcome.err.strip() in ("", "stopped")
+
+
 def test_tasks_lists_the_tasks() -> None:
     outcome = call("tasks")
     assert outcome.code == 0

@@ -80,13 +80,13 @@ def main(arguments: list[str] | None = None) -> None:
             typer.echo(error.format_message(), err=True)  # type: ignore[attr-defined]
             sys.exit(2)
         _fail(error.format_message())  # type: ignore[attr-defined]
+    except (typer.Abort, KeyboardInterrupt):
+        typer.echo("stopped", err=True)
+        sys.exit(130)
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
             raise
         _fail("there is not enough memory for this; ask for fewer nodes, points or items, or a smaller network")
-    except (typer.Abort, KeyboardInterrupt):
-        typer.echo("stopped", err=True)
-        sys.exit(130)
     else:
         sys.exit(code if isinstance(code, int) else 0)
 

@@ -25,6 +25,7 @@ def generate(
 
     Example: graphelements data generate poisson-square --out houses.npz --num 250 --seed 1
     """
+    from rich.console import Console
     from rich.progress import track
 
     from ..errors import require
@@ -34,7 +35,8 @@ def generate(
     require(num > 0, f"--num must be 1 or more; got {num}")
     made = get_task(task)
     require_writable(out)
-    for _ in track(made.generate(out, num, seed), f"{task}: solving", total=num):
+    console = Console(stderr=True)
+    for _ in track(made.generate(out, num, seed), f"{task}: solving", total=num, console=console):
         pass
     typer.echo(f"wrote {out}")
 

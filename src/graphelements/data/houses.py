@@ -222,7 +222,7 @@ def _encoded(
     lower, upper = rectangles[:, None, :2], rectangles[:, None, 2:]
     thirds = np.stack(np.meshgrid([0.0, 0.5, 1.0], [0.0, 0.5, 1.0]), -1).reshape(1, SAMPLES_PER_HEATER, 2)
     on_heaters = (lower + (upper - lower) * thirds).reshape(-1, 2)
-    covered = ((on_heaters >= lower - _SLACK) & (on_heaters <= upper + _SLACK)).all(-1)
+    covered = np.all((on_heaters >= lower - _SLACK) & (on_heaters <= upper + _SLACK), axis=-1)
     on_top = len(rectangles) - 1 - covered[::-1].argmax(0)
     on_border = _along_border(NUM_SAMPLES - len(on_heaters))
     border_values = np.broadcast_to(exterior_temperatures[:, None], (len(powers), len(on_border)))

@@ -53,7 +53,7 @@ def train(run: Run, folder: Path, fabric: Fabric | None = None, tensorboard: boo
     for resolution in run.config.batches.resolutions:
         task.mesh(run.config.mesh, resolution)
     share(*batch_of(0), 0, 1 if fabric is None else fabric.world_size)
-    _claim(run, folder)
+    _claim(run, folder, task.describe(training))
     if fabric is not None:
         fabric.launch()
     checkpoint = Checkpoint(network, run.config.mesh, run.task, _described(run) | {"num_weights": num_weights(network)})
@@ -109,13 +109,13 @@ def _steps_done(path: Path) -> int:
 
 def _described(run: Run) -> dict[str, Any]:
     """The run as plain data, without where its data lie."""
-    return {"config": to_plain(run.config), "subset": run.subset, "validation": run.validation, "seed": run.seed}
+    return to_plain(run.config) | {"subset": run.subset, "validation": run.validation, "seed": run.seed}
 
 
-def _claim(run: Run, folder: Path) -> None:
+def _claim(run: Run, folder: Path, contents: dict[str, Any]) -> None:
     """Write config.json, or check that the folder holds this very run."""
     path = folder / "config.json"
-    described = {"task": run.task, "data": str(run.data)} | json.loads(json.dumps(_described(run)))
+    described = json.loads(json.dumps({"task": run.task, "data": {"path": str(run.data)} | contents} | _described(run)))
     if not path.exists():
         require(
             not (folder / "state.safetensors").exists(),

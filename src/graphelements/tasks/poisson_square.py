@@ -19,9 +19,10 @@ from ..data.poisson import TRUTH_RESOLUTION, p1_temperatures, solved
 from ..data.random_houses import HouseDistribution, draw_houses
 from ..errors import InputError, require
 from ..functions import Queries, SFTBatch
-from ..meshes import Mesh, MeshConfig, MeshUnion, build_grid, union
+from ..meshes import Mesh, MeshConfig, build_grid
 from ..network import DEFAULT, NEURAL_PROCESS, PAPER, GraphElementNetwork
 from ..training import BatchOf, TrainingConfig, item_errors
+from ..unions import MeshUnion, union
 from .task import BatchConfig, RunConfig, Score, Task
 
 HELD_OUT = (

@@ -1,0 +1,123 @@
+"""The meshes of a batch as one graph: their disjoint union."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from .errors import require
+from .meshes import Mesh
+from .spaces import Space
+from .topology import EdgeTables, build_tables
+
+
+@dataclass(frozen=True)
+class MeshUnion:
+    """The disjoint union of the meshes of a batch: one graph, with the item of every node.
+
+    `parts` are the distinct meshes, `part_of_item` says which one an item uses; a mesh shared by all items is one part.
+    """
+
+    parts: tuple[Mesh, ...]
+    part_of_item: tuple[int, ...]
+    positions: Float[Tensor, "nodes dim"]
+    senders: Int[Tensor, " edges"]
+    receivers: Int[Tensor, " edges"]
+    levels: Int[Tensor, " edges"]
+    items: Int[Tensor, " nodes"]
+    starts: Int[Tensor, " items"]
+
+    @property
+    def space(self) -> Space:
+        return self.parts[0].space
+
+    @property
+    def num_items(self) -> int:
+        return len(self.part_of_item)
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.positions)
+
+    @cached_property
+    def spacing(self) -> Float[Tensor, " nodes"]:
+        """The mean length of a node's incoming edges of the finest scale, in units of the space; 1 for a node without any."""
+        finest = torch.where(self.levels == 0, 1.0, 0.0)
+        space = self.space
+        lengths = space.distance(self.positions[self.senders], self.positions[self.receivers]) / space.unit_length
+        total = torch.zeros_like(self.positions[:, 0]).index_add(0, self.receivers, lengths * finest)
+        count = torch.zeros_like(self.positions[:, 0]).index_add(0, self.receivers, finest.to(total))
+        # coinciding nodes have length 0: keep ratios finite
+        return torch.where(count > 0, total / count.clamp(min=1), 1.0).clamp(min=1e-4)
+
+    @cached_property
+    def tables(self) -> EdgeTables:
+        """Neighbour tables for the compiled kernels."""
+        return build_tables(self.senders, self.receivers, self.num_nodes)
+
+    def to(self, device: torch.device | str) -> MeshUnion:
+        """The union on another device; shared parts stay shared."""
+        if self.positions.device == torch.device(device):
+            return self
+        parts = [part.to(device) for part in self.parts]
+        return union([parts[part] for part in self.part_of_item])
+
+    def per_item(self, values: Sequence[int]) -> list[int]:
+        """One value per part, spread over the items."""
+        return [values[part] for part in self.part_of_item]
+
+
+def union(meshes: Mesh | Sequence[Mesh] | MeshUnion, num_items: int | None = None) -> MeshUnion:
+    """The union of one mesh per item; a single mesh is shared by all `num_items` items."""
+    if isinstance(meshes, MeshUnion):
+        require(
+            num_items in (None, meshes.num_items), f"a batch of {num_items} items needs as many meshes; got {meshes.num_items}"
+        )
+        return meshes
+    if isinstance(meshes, Mesh):
+        return _repeated(meshes, num_items or 1)
+    require(num_items in (None, len(meshes)), f"a batch of {num_items} items needs one mesh or as many meshes; got {len(meshes)}")
+    require(len(meshes) > 0, "a union needs at least one mesh; got none")
+    numbers = {id(mesh): i for i, mesh in reversed(list(enumerate(meshes)))}
+    firsts = sorted(set(numbers.values()))
+    parts = tuple(meshes[i] for i in firsts)
+    if len(parts) == 1:
+        return _repeated(parts[0], len(meshes))
+    for part in parts[1:]:
+        require(part.space == parts[0].space, "the meshes of a batch must lie in the same space; batch other spaces apart")
+    device = meshes[0].positions.device
+    nodes = torch.tensor([m.num_nodes for m in meshes], device=device)
+    edges = torch.tensor([len(m.senders) for m in meshes], device=device)
+    starts = nodes.cumsum(0) - nodes
+    shift = starts.repeat_interleave(edges, output_size=sum(len(m.senders) for m in meshes))
+    return MeshUnion(
+        parts,
+        tuple(firsts.index(numbers[id(mesh)]) for mesh in meshes),
+        torch.cat([m.positions for m in meshes]),
+        torch.cat([m.senders for m in meshes]) + shift,
+        torch.cat([m.receivers for m in meshes]) + shift,
+        torch.cat([m.levels for m in meshes]),
+        torch.arange(len(meshes), device=device).repeat_interleave(nodes, output_size=sum(m.num_nodes for m in meshes)),
+        starts,
+    )
+
+
+def _repeated(mesh: Mesh, num_items: int) -> MeshUnion:
+    items = torch.arange(num_items, device=mesh.positions.device)
+    starts = items * mesh.num_nodes
+    shift = starts.repeat_interleave(len(mesh.senders))
+    return MeshUnion(
+        (mesh,),
+        (0,) * num_items,
+        mesh.positions.repeat(num_items, 1),
+        mesh.senders.repeat(num_items) + shift,
+        mesh.receivers.repeat(num_items) + shift,
+        mesh.levels.repeat(num_items),
+        items.repeat_interleave(mesh.num_nodes),
+        starts,
+    )
