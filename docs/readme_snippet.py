@@ -23,7 +23,7 @@ def batch_of(step):  # eight past days
     return past.selected(np.random.default_rng(step).permutation(today)[:8].tolist()), mesh
 
 
-for report in ge.fit(network, batch_of, ge.TrainingConfig(steps=200, learning_rate=5e-3, compile="off")):
+for report in ge.fit(network, batch_of, ge.TrainingConfig(steps=150, learning_rate=5e-3, compile="off")):
     print(f"\rstep {report.step}, loss {report.loss:.3f}", end="")
 places = torch.cartesian_prod(torch.arange(31.0), torch.arange(21.0))  # every kilometre
 answers = network.predict(ge.SFTBatch(data.selected([today]).inputs, {"groundwater": ge.Queries(places)}), mesh)["groundwater"]

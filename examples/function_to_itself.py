@@ -48,7 +48,7 @@ def main(seed: int = 0, steps: int = 500) -> dict[str, float]:
     for report in ge.fit(network, batch_of, ge.TrainingConfig(steps, learning_rate=4e-3, compile="off")):
         if report.step % 100 == 0:
             print(f"step {report.step}: loss {report.loss:.3f}")
-    test = draw_batch(np.random.default_rng([seed, 1_000_000]), num_functions=500)  # no step drew these
+    test = draw_batch(np.random.default_rng([seed, 1_000_000]), num_functions=200)  # no step drew these
     answers = {"network": network.predict(test, mesh)["f"], "interpolation": interpolated(test), "mean": torch.zeros(1)}
     errors = {name: (answer - test.targets["f"]).square().mean().item() for name, answer in answers.items()}
     print("mean squared error:", ", ".join(f"{name} {error:.3f}" for name, error in errors.items()))

@@ -26,7 +26,7 @@ def read(path: Path) -> ge.FunctionSamples:
     return ge.FunctionSamples(points=rows[:, 1:3], values=rows[:, 3:], items=rows[:, 0].long())
 
 
-def main(folder: Path, seed: int = 0, steps: int = 300) -> dict[str, float]:
+def main(folder: Path, seed: int = 0, steps: int = 250) -> dict[str, float]:
     """Train and write predictions.csv; the root mean squared errors on held-out days, in metres."""
     if not (folder / "rain.csv").exists():
         write_measurements(folder, seed)
@@ -43,7 +43,7 @@ def main(folder: Path, seed: int = 0, steps: int = 300) -> dict[str, float]:
         return train.selected(days.tolist()), mesh
 
     for report in ge.fit(network, batch_of, ge.TrainingConfig(steps, learning_rate=5e-3, compile="off")):
-        if report.step % 100 == 0:
+        if report.step % 50 == 0:
             print(f"step {report.step}: loss {report.loss:.3f}")
     answers = {"network": network.predict(test, mesh)["groundwater"], "mean": train.targets["groundwater"].mean()}
     errors = {name: (answer - test.targets["groundwater"]).square().mean().sqrt().item() for name, answer in answers.items()}

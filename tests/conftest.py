@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import jaxtyping
@@ -34,3 +35,13 @@ def unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
+    """`make verify` runs everything: there, a skip is a failure."""
+    report = yield
+    if report.skipped and os.environ.get("GRAPHELEMENTS_VERIFY") and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped under GRAPHELEMENTS_VERIFY: {item.nodeid}: {report.longrepr}"
+    return report

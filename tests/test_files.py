@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from graphelements.errors import InputError
-from graphelements.files import replaced
+from graphelements.files import replaced, require_writable
 
 
 def test_a_file_takes_its_place_when_the_block_ends(tmp_path):
@@ -50,3 +50,20 @@ def test_places_that_cannot_be_written_are_named_in_one_line(tmp_path):
             pass
         assert str(place) in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+def test_a_name_that_is_too_long_is_named_in_one_line_and_leaves_nothing_behind(tmp_path):
+    with pytest.raises(InputError, match="written"), replaced(tmp_path / ("a" * 300)):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_asking_whether_a_place_can_be_written_makes_nothing(tmp_path):
+    (tmp_path / "file").write_text("old")
+    for place in (tmp_path / "a", tmp_path / "new" / "folder" / "a", tmp_path / "file"):
+        require_writable(place)
+    for place in (tmp_path, tmp_path / "file" / "below"):
+        with pytest.raises(InputError, match="written"):
+            require_writable(place)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "old"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import jaxtyping
 import pytest
 import torch
 from cases import RAGGED_SFT, random_item, seeded
@@ -48,6 +49,12 @@ def test_a_good_batch_is_accepted():
 
 INF, NAN = torch.inf, torch.nan
 MALFORMED = {
+    "double values": (
+        lambda: with_input(torch.rand(1, 2), torch.rand(1, 2).double()),
+        "must be torch.float32; got torch.float64",
+    ),
+    "double points": (lambda: with_query(Queries(torch.rand(1, 2).double(), torch.rand(1, 1))), "got torch.float64, convert"),
+    "whole numbers": (lambda: with_input(torch.rand(1, 2), torch.ones(1, 2).long()), "got torch.int64, convert"),
     "unknown input": (lambda: with_input(torch.rand(1, 2), torch.rand(1, 2), name="cold"), r"\['cold'\]"),
     "unknown output": (lambda: with_query(Queries(torch.rand(1, 2)), "cold"), r"output functions are .*\['cold'\]"),
     "wrong channels": (lambda: with_input(torch.rand(1, 2), torch.rand(1, 3)), "need 2 channels; got 3"),
@@ -180,3 +187,9 @@ def test_a_batch_moves_to_a_device_with_all_its_parts():
     assert there.queries["warmth"].conditions.is_meta
     assert there.queries["total"].items.is_meta
     assert there.targets["total"].is_meta
+
+
+def test_the_tests_check_shape_annotations():
+    """The hook in pyproject.toml is on: otherwise a wrong axis would pass every test that does not compute with it."""
+    with pytest.raises(jaxtyping.TypeCheckError):
+        FunctionSamples(torch.rand(3, 2), torch.rand(4, 1))

@@ -13,6 +13,7 @@ from graphelements.functions import SFT, FunctionSamples, InputFunction, OutputF
 from graphelements.meshes import grid_mesh, scattered_mesh
 from graphelements.network import DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig, build_network, num_weights
 from graphelements.spaces import Box
+from graphelements.training import item_errors
 from graphelements.unions import union
 
 HEAT = SFT(Box((0.0, 0.0), (2.0, 1.0)), (InputFunction("heat", 2),), (OutputFunction("warmth", 1),))
@@ -96,6 +97,31 @@ def test_reading_later_and_in_pieces_is_what_forward_gives(config):
     assert (network.predict(batch, mesh, chunk=4)["warmth"] - expected).abs().max() < 1e-5
 
 
+def test_reading_is_gathering_or_integrating_and_then_decoding():
+    network, mesh = build_network(RAGGED_SFT, PAPER), union(grid_mesh(RAGGED_SFT.space, 3), 1)
+    states = torch.randn(9, 32, generator=seeded(0))
+    points, conditions = RAGGED_SFT.space.sample(5, seeded(1)), torch.randn(5, 2, generator=seeded(2))
+    found = network.read(states, {"total": Queries(), "warmth": Queries(points, conditions)}, mesh)
+    assert torch.allclose(found["total"], network.decoders["total"](states.sum(0, keepdim=True)), atol=1e-5)
+    weights = (-(points[:, None] - mesh.positions).norm(dim=-1) / 2).softmax(-1)
+    expected = network.decoders["warmth"](torch.cat([weights @ states, conditions], -1))
+    assert torch.allclose(found["warmth"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("representation", ["soft_nearest", "nearest_nodes", "multilinear", "barycentric"])
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_the_unit_of_length_and_the_origin_do_not_matter(config, representation):
+    there = SFT(Box((-30.0, 100.0), (-10.0, 110.0)), HEAT.inputs, HEAT.outputs)  # ten times as large, elsewhere
+    here, config = heat_batch(), replace(config, representation=representation)
+    samples, points = here.inputs["heat"], here.queries["warmth"].points
+    shift = torch.tensor([-30.0, 100.0])
+    moved = SFTBatch(
+        {"heat": FunctionSamples(10 * samples.points + shift, samples.values)}, {"warmth": Queries(10 * points + shift)}
+    )
+    answers = [build_network(s, config).predict(b, grid_mesh(s.space, 4)) for s, b in ((HEAT, here), (there, moved))]
+    assert (answers[0]["warmth"] - answers[1]["warmth"]).abs().max() < 1e-3
+
+
 @pytest.mark.parametrize("sft", [HEAT, RAGGED_SFT])
 def test_integrating_is_the_sum_over_nodes(sft):
     queries, meshes = Queries(items=torch.tensor([1, 0, 1])), union([grid_mesh(sft.space, 3), grid_mesh(sft.space, 1)])
@@ -138,6 +164,7 @@ def test_the_loss_on_a_simplex_is_the_cross_entropy_of_normalised_answers():
     assert (answers.sum(-1) - 1).abs().max() < 1e-5
     loss = network.loss(network(batch, grid_mesh(Box(), 2)), batch)
     assert loss.item() == pytest.approx(-(targets * answers.log()).sum(-1).mean().item(), rel=1e-4)
+    assert item_errors(network, batch, grid_mesh(Box(), 2))["kind"].item() == pytest.approx(loss.item(), rel=1e-4)
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1000.0, 0.0), (1e-3, 5.0), (-20.0, 300.0)])

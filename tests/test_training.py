@@ -163,7 +163,7 @@ def test_a_loss_that_is_not_a_number_ends_the_run_and_is_not_saved(tmp_path):
     network = fresh()
     with torch.no_grad():
         network.decoders["height"][-1].bias.fill_(math.nan)
-    with pytest.raises(InputError, match="the loss became nan at step 1"):
+    with pytest.raises(InputError, match="nan at step 1"):
         train(network, tmp_path)
     assert not (tmp_path / "state.safetensors").exists()
 
@@ -193,6 +193,21 @@ def test_learning_rates_warm_up_and_fade():
     assert rates[-1] < 0.001
     constant = replace(config, schedule="constant")
     assert [constant.rate(step) for step in (9, 99)] == [1.0, 1.0]
+
+
+def test_a_step_is_one_of_adam_at_the_rate_of_the_schedule():
+    trained, by_hand, config = fresh(), fresh(), replace(STEPS, steps=3, warmup=2, clip=0.5)
+    reports = train(trained, None, config=config)
+    optimizer = torch.optim.Adam([p for p in by_hand.parameters() if p.requires_grad])
+    for step in range(3):
+        optimizer.param_groups[0]["lr"] = config.rate(step)
+        batch, mesh = batch_of(step)
+        optimizer.zero_grad()
+        by_hand.loss(by_hand(batch, mesh), batch).backward()
+        torch.nn.utils.clip_grad_norm_(by_hand.parameters(), 0.5)
+        optimizer.step()
+    assert [r.learning_rate for r in reports] == [config.rate(step) for step in range(3)]
+    assert same_weights(trained, by_hand)
 
 
 def test_shares_split_the_items_of_a_batch_with_their_meshes():

@@ -44,7 +44,8 @@ __all__ = list(_HOME_OF)  # pyright: ignore[reportUnsupportedDunderAll]
 def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'graphelements' has no attribute {name!r}")
-    return getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+    globals()[name] = value = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from .errors import InputError, require
+from .errors import InputError, choose, require
 
 Config = TypeVar("Config")
 
@@ -32,6 +32,14 @@ def from_plain(kind: type[Config], plain: Any, source: str = "config") -> Config
         own = first.get("ctx", {}).get("error")  # a check of ours says itself what it got
         cause = own or f"{first['msg']}; got {first['input']!r}"
         raise InputError(f"{source}: {where + ': ' if where and not own else ''}{cause}".replace("\n", " ")) from None
+
+
+def require_choices(config: Any) -> None:
+    """Check every field of a config that has a fixed list of choices."""
+    hints = get_type_hints(type(config))
+    for field in fields(config):
+        if get_origin(hints[field.name]) is Literal:
+            choose(field.name, getattr(config, field.name), get_args(hints[field.name]))
 
 
 def setting_names(kind: Any, prefix: str = "") -> list[str]:

@@ -58,6 +58,10 @@ class SFT:
     outputs: tuple[OutputFunction, ...]
 
     def __post_init__(self) -> None:
+        for name in ("inputs", "outputs"):
+            functions = getattr(self, name)
+            require(isinstance(functions, (tuple, list)), f"the {name} of an SFT are a tuple of functions; got {functions!r}")
+            object.__setattr__(self, name, tuple(functions))
         require(len(self.inputs) > 0, "an SFT needs at least one input function; got none")
         require(len(self.outputs) > 0, "an SFT needs at least one output function; got none")
         taken = nn.ModuleDict()  # functions name parts of the network
@@ -101,7 +105,11 @@ class SFT:
                 if queries.conditions is not None:
                     self._check(function.name, "conditions", queries.conditions, given)
             if function.name in batch.targets:
-                self._check(function.name, "targets", batch.targets[function.name], function.channels)
+                targets = batch.targets[function.name]
+                self._check(function.name, "targets", targets, function.channels)
+                if function.loss == "cross_entropy":
+                    simplex = (targets >= 0).all() & ((targets.sum(-1) - 1).abs() < 1e-3).all()
+                    require(bool(simplex), f"targets of {function.name!r} must be probabilities: not negative, rows sum to 1")
 
     def _check(self, name: str, what: str, values: Tensor, channels: int) -> None:
         require(values.shape[-1] == channels, f"{what} of {name!r} need {channels} channels; got {values.shape[-1]}")
@@ -193,6 +201,7 @@ class SFTBatch:
     def __post_init__(self) -> None:
         require(self.num_items > 0, f"a batch needs at least one item; got {self.num_items}")
         for name, target in self.targets.items():
+            require(target.ndim == 2, f"targets of {name!r} need a row of channels each; got shape {tuple(target.shape)}")
             require(name in self.queries, f"targets of {name!r} need queries of the same name; got {sorted(self.queries)}")
             require(
                 len(target) == len(self.queries[name]),

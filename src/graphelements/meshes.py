@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from .configs import require_choices
 from .errors import InputError, require
 from .spaces import Box, Space
 from .topology import (
@@ -174,7 +175,7 @@ def scattered_mesh(space: Space, num_nodes: int, generator: torch.Generator, con
 
 def grid_mesh(space: Box, resolution: int | Sequence[int], connect: Connect | Diagonals = "one") -> Mesh:
     """`resolution` nodes along each axis, borders included (a single node sits in the centre); the last axis varies fastest."""
-    shape = [resolution] * space.dim if isinstance(resolution, int) else list(resolution)
+    shape = list(resolution) if isinstance(resolution, Sequence) else [int(resolution)] * space.dim
     require(
         len(shape) == space.dim and min(shape) > 0,
         f"a grid in {space.dim} dimensions needs {space.dim} positive resolutions; got {shape}",
@@ -203,6 +204,9 @@ class MeshConfig:
     diagonals: Diagonals = "one"
     radius: float = 1.5
     scale_ratio: float = 4.0
+
+    def __post_init__(self) -> None:
+        require_choices(self)
 
 
 def build_grid(config: MeshConfig, space: Box, resolution: int) -> Mesh:

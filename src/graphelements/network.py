@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from .configs import require_choices
 from .errors import require
 from .functions import SFT, FunctionSamples, OutputFunction, Queries, SFTBatch
 from .losses import KINDS, mean_over_items
@@ -57,6 +58,7 @@ class NetworkConfig:
     integration: Literal["sum", "area"] = "sum"
 
     def __post_init__(self) -> None:
+        require_choices(self)
         for name in ("latent_size", "message_size", "edge_hidden", "node_hidden"):
             require(getattr(self, name) > 0, f"{name} must be positive; got {getattr(self, name)}")
         require(self.num_touched > 1, f"num_touched must be 2 or more, or weights jump between nodes; got {self.num_touched}")

@@ -22,7 +22,7 @@ class Normaliser(nn.Module):
 
     def fit(self, values: Iterable[Float[Tensor, "_ channels"]]) -> None:
         """Take mean and standard deviation from training values; a channel that never varies keeps the scale 1."""
-        rows = torch.cat([v.detach().double() for v in values])
+        rows = torch.cat([self.mean.new_zeros(0, len(self.mean)).double(), *(v.detach().double() for v in values)])
         if len(rows):
             deviation = rows.std(0, correction=0)
             self.mean.copy_(rows.mean(0))

@@ -89,6 +89,11 @@ class Box(Space):
     kind: Literal["box"] = "box"
 
     def __post_init__(self) -> None:
+        for name in ("lower", "upper"):
+            bounds = getattr(self, name)
+            require(isinstance(bounds, (tuple, list)), f"the {name} bounds of a box are a tuple, one per axis; got {bounds!r}")
+            object.__setattr__(self, name, tuple(float(bound) for bound in bounds))
+        object.__setattr__(self, "unit", float(self.unit))
         require(
             len(self.lower) == len(self.upper) > 0,
             f"a box needs as many lower as upper bounds, at least one; got {self.lower} and {self.upper}",

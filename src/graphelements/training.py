@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .checkpoints import load_state, read_tensors, write_tensors
-from .configs import to_plain
+from .configs import require_choices, to_plain
 from .edge_kernels import compiler_available
 from .errors import require
 from .files import replaced
@@ -49,6 +49,7 @@ class TrainingConfig:
     compile: Literal["auto", "off"] = "auto"
 
     def __post_init__(self) -> None:
+        require_choices(self)
         require(self.steps > 0, f"training.steps must be positive; got {self.steps}")
         floats = (self.learning_rate, self.clip, self.weight_decay)
         require(all(map(math.isfinite, floats)), f"training.learning_rate, clip and weight_decay must be finite; got {floats}")
@@ -80,23 +81,23 @@ def fit(
     config: TrainingConfig,
     *,
     validate: Callable[[GraphElementNetwork], Mapping[str, float]] | None = None,
-    folder: Path | None = None,
+    folder: Path | str | None = None,
     fabric: Fabric | None = None,
 ) -> Iterator[Report]:
-    """Train and yield a report after every step.
+    """Train and yield a report after every step; nothing happens until the reports are asked for.
 
     With a folder, `state.safetensors` is saved every `save_every` steps, at the end and when the caller stops early by closing
     the iterator; `log.csv` has a row a step. A state that is there is resumed, and gives step for step the numbers of an
     uninterrupted run. Under several processes every one takes its share of the items of the same batch.
     """
-    fabric = fabric or _one_process()
+    fabric, folder = fabric or _one_process(), None if folder is None else Path(folder)
     optimizer = torch.optim.Adam((p for p in network.parameters() if p.requires_grad), weight_decay=config.weight_decay)
     done, seconds = _resume(network, optimizer, folder, config) if folder else (0, 0.0)
     network.compiled_kernels = config.compile == "auto" and compiler_available()
     network.train()
     module, wrapped = fabric.setup(network, optimizer)
     log = _Log(folder / "log.csv", done) if folder and fabric.is_global_zero else None
-    started = time.monotonic() - seconds
+    started, first = time.monotonic() - seconds, done
 
     def save_state() -> None:
         if folder and fabric.is_global_zero:
@@ -108,20 +109,20 @@ def fit(
             for group in wrapped.param_groups:
                 group["lr"] = config.rate(step)
             batch, meshes = share(*batch_of(step), fabric.global_rank, fabric.world_size)
+            if step == first:
+                network.sft.validate(batch, next(network.parameters()).dtype)
             batch, meshes = batch.to(fabric.device), union(meshes, batch.num_items).to(fabric.device)
             wrapped.zero_grad()
             loss = network.loss(module(batch, meshes), batch)
+            value = _mean(fabric, loss)
+            require(
+                math.isfinite(value), f"the loss is {value} at step {step + 1}; lower training.learning_rate or set training.clip"
+            )
             fabric.backward(loss)
             if config.clip:
                 fabric.clip_gradients(module, wrapped, max_norm=config.clip, error_if_nonfinite=False)
             wrapped.step()
             done = step + 1
-            value = fabric.all_reduce(loss.detach(), reduce_op="mean")
-            assert isinstance(value, Tensor)
-            value = value.item()
-            require(
-                math.isfinite(value), f"the loss became {value} at step {done}; lower training.learning_rate or set training.clip"
-            )
             validation: Mapping[str, float] = {}
             if validate is not None and (done % config.validate_every == 0 or done == config.steps):
                 network.eval()
@@ -166,6 +167,13 @@ def item_errors(network: GraphElementNetwork, batch: SFTBatch, meshes: Meshes) -
         total = error.new_zeros(batch.num_items).index_add(0, items, error)
         errors[name] = total / torch.zeros_like(total).index_add(0, items, torch.ones_like(error))
     return errors
+
+
+def _mean(fabric: Fabric, loss: Tensor) -> float:
+    """The mean of a loss over the processes."""
+    value = fabric.all_reduce(loss.detach(), reduce_op="mean")
+    assert isinstance(value, Tensor)
+    return value.item()
 
 
 def _one_process() -> Fabric:

@@ -135,11 +135,11 @@ def test_train_writes_model_log_config_validation_and_state(trained: Path, house
     validation = rows_of(trained / "validation.csv")
     assert [(int(row["step"]), row["mesh"]) for row in validation] == [(10, "2x2"), (10, "3x3"), (20, "2x2"), (20, "3x3")]
     config = json.loads((trained / "config.json").read_text())
-    assert config["data"] == str(houses)
-    assert (config["seed"], config["validation"], config["config"]["network"]["latent_size"]) == (3, 0.2, 8)
+    assert (config["data"]["path"], config["data"]["houses"]) == (str(houses), 5)
+    assert (config["seed"], config["validation"], config["network"]["latent_size"]) == (3, 0.2, 8)
     checkpoint = load_checkpoint(trained / "model.safetensors")
     assert checkpoint.task == "poisson-square"
-    assert checkpoint.training["config"] == config["config"]
+    assert checkpoint.training["network"] == config["network"]
 
 
 def test_the_validation_error_is_that_of_the_model_on_the_houses_that_were_held_back(

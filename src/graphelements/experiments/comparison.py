@@ -77,9 +77,10 @@ def _errors(paths: Sequence[Path]) -> dict[int, np.ndarray]:
             houses.add((saved["data"], saved["houses"]))
             for score in saved["results"]:
                 if score["method"] in LEARNED:
-                    found.setdefault(score["resolution"], []).append(score["mse_of_item"])
+                    found.setdefault(int(score["resolution"]), []).append([float(error) for error in score["mse_of_item"]])
         except (OSError, ValueError, KeyError, TypeError):
             raise InputError(f"{path} is not an evaluation saved by `graphelements evaluate`; run it again") from None
+    require(len(found) > 0, f"{paths[0]} has no learned method; evaluate a checkpoint")
     require(len(houses) == 1, f"evaluations of one method must be on the same houses; got {len(houses)} different sets")
     require(
         len({(len(seeds), *map(len, seeds)) for seeds in found.values()}) == 1,

@@ -129,6 +129,8 @@ def _claim(run: Run, folder: Path, contents: dict[str, Any]) -> None:
     except (OSError, ValueError):
         raise InputError(f"{path} is not readable as JSON; choose another folder") from None
     changed = sorted(_differences(before, described))
+    # other settings take other data with them
+    changed = [name for name in changed if name == "data.path" or not name.startswith("data.")] or changed
     require(
         not changed,
         f"{folder} holds another run, it differs in {', '.join(changed)}; repeat its settings or choose another folder",
