@@ -38,7 +38,7 @@ PRESETS = {
     "paper": RunConfig(PAPER, training=TrainingConfig(steps=4000)),
     "paper-grid": RunConfig(replace(PAPER, representation="multilinear"), training=TrainingConfig(steps=4000)),
     "np": RunConfig(
-        NEURAL_PROCESS, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=8000, learning_rate=1e-3)
+        NEURAL_PROCESS, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=4500, learning_rate=1e-3)
     ),
 }
 
