@@ -12,8 +12,8 @@ demo: $(VENV)/core
 test: $(VENV)/test
 	$(BIN)/python -m pytest
 
-verify: $(VENV)/test $(VENV)/lint
-	GRAPHELEMENTS_VERIFY=1 $(BIN)/python -m pytest -m "long or not long" --cov=graphelements --cov-report=term
+verify: $(VENV)/test lint docs
+	GRAPHELEMENTS_VERIFY=1 $(BIN)/python -m pytest -m "long or not long" --cov=graphelements --cov-report=term --cov-fail-under=90
 
 lint: $(VENV)/lint
 	$(BIN)/ruff check .
@@ -34,7 +34,6 @@ clean:
 $(VENV)/python: 
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'graphelements needs Python 3.11 or newer; set PYTHON=python3.11')"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
 	touch $@
 
 $(VENV)/core: $(VENV)/python pyproject.toml constraints.txt

@@ -1,11 +1,14 @@
 """Synthetic measurements for `own_data.py` and the documentation: rain, soil moisture and groundwater of a valley.
 
+    python examples/measurements.py FOLDER
+
 Nothing here was measured. The wetter the soil, the more of the rain reaches the groundwater, which spreads over a few
 kilometres and drains into the river on the eastern border. Every day people measure somewhere else, some instruments
 fail (an empty value), and on some days nobody probes the soil.
 """
 
 import csv
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -49,3 +52,7 @@ def write_measurements(folder: Path, seed: int = 0, num_days: int = 200) -> None
     for name in most:
         with (folder / f"{name.split('_')[0]}.csv").open("w", newline="") as file:
             csv.writer(file).writerows(rows[name])
+
+
+if __name__ == "__main__":
+    write_measurements(Path(sys.argv[1] if len(sys.argv) > 1 else "measurements"))

@@ -220,3 +220,21 @@ def test_unknown_names_list_the_shipped_models():
     ) as caught:
         load("nosuchmodel")
     assert "\n" not in str(caught.value)
+
+
+def test_a_shipped_model_is_found_by_its_name(tmp_path, monkeypatch):
+    network = build_network(RAGGED_SFT, PAPER, seed=3)
+    save(network, tmp_path / "small-model.safetensors")
+    monkeypatch.setattr("graphelements.checkpoints.SHIPPED", tmp_path)
+    found = load("small-model")
+    assert all(torch.equal(tensor, found.state_dict()[name]) for name, tensor in network.state_dict().items())
+
+
+def test_a_network_in_double_precision_comes_back_in_it(tmp_path):
+    save(build_network(RAGGED_SFT, PAPER).double(), tmp_path / "double.safetensors")
+    assert {tensor.dtype for tensor in load(tmp_path / "double.safetensors").state_dict().values()} == {torch.float64}
+
+
+def test_a_name_that_no_file_can_have_is_one_line():
+    with pytest.raises(InputError, match="does not exist"):
+        load("x" * 300 + ".safetensors")

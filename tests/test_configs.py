@@ -135,3 +135,13 @@ def test_a_specification_needs_all_its_parts():
         from_plain(SFT, plain | {"outputs": [{"name": "warmth", "loss": "hinge"}]})
     with pytest.raises(InputError, match=r"unknown name inputs\.0\.chanels"):
         from_plain(SFT, plain | {"inputs": [{"name": "heat", "chanels": 2}]})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"rounds": "often"}, {"latent_size": "a"}, {"rounds": 2.5}, {"norm": "batch"}, {"encoder_hidden": 48}, {"residual": 1}],
+)
+def test_a_config_refuses_values_of_other_types(unchecked, wrong):
+    with pytest.raises(InputError, match=f"^{next(iter(wrong))}: ") as error:
+        NetworkConfig(**wrong)
+    assert "\n" not in str(error.value)

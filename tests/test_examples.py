@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import runpy
@@ -70,20 +71,40 @@ def test_the_same_seed_gives_the_same_numbers(example):
     assert main(seed=1, steps=2) == main(seed=1, steps=2)
 
 
-@pytest.mark.parametrize(
-    "path, most", [("own_data", 60), ("image_to_image", 80), ("function_to_itself", 60), ("../docs/readme_snippet", 30)]
-)
+@pytest.mark.parametrize("path, most", [("own_data", 60), ("image_to_image", 80), ("function_to_itself", 60)])
 def test_examples_stay_short(path: str, most: int):
     assert len((EXAMPLES / f"{path}.py").read_text().splitlines()) <= most
 
 
-def test_the_readme_snippet_goes_from_csv_files_to_a_map(measurements: Path):
-    runpy.run_path(str(DOCS / "readme_snippet.py"))
+def blocks_of(page: Path) -> list[tuple[str, str]]:
+    """Kind and text of the blocks of Python and of output, in order."""
+    return re.findall(r"^```(python|text)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_the_first_block_of_the_readme_goes_from_csv_files_to_a_map_in_30_lines(measurements: Path):
+    code = next(text for kind, text in blocks_of(ROOT / "README.md") if kind == "python")
+    assert len(code.splitlines()) <= 30
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
     assert_maps_the_last_day(measurements)
 
 
+def test_measurements_run_as_a_program_make_the_files_of_the_readme(tmp_path: Path):
+    subprocess.run([sys.executable, EXAMPLES / "measurements.py", tmp_path / "made"], check=True, timeout=60)
+    assert sorted(file.name for file in (tmp_path / "made").iterdir()) == ["groundwater.csv", "rain.csv", "soil.csv"]
+
+
+@pytest.mark.parametrize("page", ["how_it_works", "paper_map"])
+def test_a_block_with_output_prints_what_is_written_below_it(page: str, capsys: pytest.CaptureFixture[str]):
+    blocks = blocks_of(DOCS / f"{page}.md")
+    pairs = [(code, text) for (_, code), (kind, text) in itertools.pairwise(blocks) if kind == "text"]
+    assert len(pairs) > 0
+    for code, text in pairs:
+        exec(compile(code, page, "exec"), {})
+        assert capsys.readouterr().out == text
+
+
 def test_every_block_of_own_data_runs_and_prints_what_is_written_below_it(measurements: Path):
-    blocks = re.findall(r"^```(python|text)\n(.*?)^```$", (DOCS / "own_data.md").read_text(), re.DOTALL | re.MULTILINE)
+    blocks = blocks_of(DOCS / "own_data.md")
     code = "print(end='\\0')\n".join(text for kind, text in blocks if kind == "python")
     # Apart, because readers have no type checker that speaks before the library's own messages do.
     alone = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import jaxtyping
+import numpy as np
 import pytest
 import torch
 from cases import RAGGED_SFT, random_item, seeded
@@ -193,3 +194,35 @@ def test_the_tests_check_shape_annotations():
     """The hook in pyproject.toml is on: otherwise a wrong axis would pass every test that does not compute with it."""
     with pytest.raises(jaxtyping.TypeCheckError):
         FunctionSamples(torch.rand(3, 2), torch.rand(4, 1))
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: FunctionSamples(np.zeros((3, 2)), torch.zeros(3, 1)), "samples are torch tensors; got ndarray"),
+        (lambda: FunctionSamples(torch.zeros(3, 2), [[0.0]] * 3), "samples are torch tensors; got list"),
+        (lambda: FunctionSamples(torch.zeros(3, 2), torch.zeros(3, 1), torch.zeros(3)), "items of samples are whole numbers"),
+        (lambda: FunctionSamples(torch.zeros(3, 2), torch.zeros(3, 1), torch.zeros(2).long()), "one item index each"),
+        (lambda: Queries(torch.zeros(3)), "points of queries need a row each"),
+        (lambda: Queries(torch.zeros(3, 2), items=torch.zeros(3) > 0), "items of queries are whole numbers"),
+        (lambda: SFT(Box(), InputFunction("a"), (OutputFunction("b"),)), "the inputs of an SFT are a tuple"),
+        (lambda: Box(0, 10), "the lower bounds of a box are a tuple"),
+    ],
+)
+def test_wrong_types_are_refused_in_one_line(unchecked, make, message):
+    with pytest.raises(InputError, match=message) as error:
+        make()
+    assert "\n" not in str(error.value)
+
+
+def test_lists_and_whole_numbers_become_what_a_checkpoint_reads_back(unchecked):
+    assert SFT(Box([0, 0], [2, 1]), [InputFunction("a")], [OutputFunction("b")]) == SFT(
+        Box((0.0, 0.0), (2.0, 1.0)), (InputFunction("a"),), (OutputFunction("b"),)
+    )
+
+
+def test_probabilities_that_do_not_sum_to_one_are_refused():
+    sft = SFT(Box(), (InputFunction("a"),), (OutputFunction("b", 2, loss="cross_entropy"),))
+    batch = SFTBatch({}, {"b": Queries(torch.zeros(1, 2))}, {"b": torch.tensor([[0.5, 0.6]])})
+    with pytest.raises(InputError, match="must be probabilities"):
+        sft.validate(batch)

@@ -42,3 +42,15 @@ def test_points_out_of_the_plane_are_refused():
     points = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.5]]
     with pytest.raises(InputError, match="need 2 coordinates"):
         Mesh.from_meshio(meshio.Mesh(points, [("triangle", [[0, 1, 2]])]), Box())
+
+
+def test_meshes_of_other_libraries_are_checked():
+    meshio, data = pytest.importorskip("meshio"), pytest.importorskip("torch_geometric.data")
+    triangle = [[0.0, 0.0], [1.0, 0.0], [0.0, 3.0]]
+    with pytest.raises(InputError, match="lie in the space"):
+        Mesh.from_meshio(meshio.Mesh(triangle, [("triangle", [[0, 1, 2]])]), Box())
+    edges, face = torch.tensor([[0, 1], [1, 0]]), torch.tensor([[0], [1], [2]])
+    with pytest.raises(InputError, match="finite"):
+        Mesh.from_pyg(data.Data(pos=torch.full((2, 2), torch.nan), edge_index=edges), Box())
+    with pytest.raises(InputError, match="cells have corners"):
+        Mesh.from_pyg(data.Data(pos=torch.rand(2, 2), edge_index=edges, face=face), Box())

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
+import numpy as np
 import pytest
 import torch
 from cases import MESHES, SPACES, seeded
+from scipy.spatial import ConvexHull
 
 from graphelements.errors import InputError
 from graphelements.meshes import Mesh, MeshConfig, build_grid, grid_mesh, mesh_at, scattered_mesh
 from graphelements.spaces import Box
-from graphelements.topology import multiscale_edges, radius_edges
+from graphelements.topology import Edges, delaunay_edges, grid_edges, multiscale_edges, radius_edges
 from graphelements.unions import union
 
 
@@ -44,6 +46,33 @@ def test_the_diameter_of_a_grid_mesh_is_the_papers_number_of_rounds(k):
 def test_impossible_resolutions_are_refused(resolution):
     with pytest.raises(InputError, match="positive resolutions"):
         grid_mesh(Box(), resolution)
+
+
+@pytest.mark.parametrize("resolution", [2.7, 3.0, (2, 2.5)])
+@pytest.mark.usefixtures("unchecked")
+def test_resolutions_that_are_no_whole_numbers_are_refused(resolution):
+    with pytest.raises(InputError, match="whole numbers"):
+        grid_mesh(Box(), resolution)
+
+
+def test_resolutions_may_be_integers_of_numpy():
+    assert grid_mesh(Box(), np.int64(3)).num_nodes == 9
+    assert grid_mesh(Box(), (np.int32(3), 2)).num_nodes == 6
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("k", [1, 2, 9])
+def test_delaunay_and_multiscale_edges_of_a_grid_have_its_fixed_diagonals(space, k):
+    box = SPACES[space]
+    fixed = pairs_of(grid_edges([k] * box.dim, "one"))
+    assert pairs_of(grid_mesh(box, k, delaunay_edges).edges) == fixed
+    multiscale = build_grid(MeshConfig(edges="multiscale"), box, k)
+    finest = multiscale.levels == 0
+    assert pairs_of(Edges(multiscale.senders[finest], multiscale.receivers[finest], multiscale.levels[finest])) == fixed
+
+
+def pairs_of(edges: Edges) -> set[tuple[int, int]]:
+    return set(zip(edges.senders.tolist(), edges.receivers.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -117,6 +146,30 @@ def unchecked_mesh(**fields: torch.Tensor) -> Mesh:
     return mesh
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"positions": torch.tensor([[torch.nan, 0.0]])}, "finite"),
+        ({"positions": torch.tensor([[0.5, 1.5]])}, "project"),
+        ({"cells": torch.tensor([[0, 0, 1]])}, "cells have corners 0 to 0"),
+        ({"cells": torch.tensor([[0, 0, -1]])}, "cells have corners 0 to 0"),
+        ({name: torch.tensor([1]) for name in ("senders", "receivers", "levels")}, "edges join 0 to 0"),
+    ],
+)
+def test_a_mesh_put_together_by_hand_is_checked_too(fields, said):
+    one = grid_mesh(Box(), 1)
+    with pytest.raises(InputError, match=said):
+        replace(one, **fields)
+
+
+def test_meshes_are_compared_by_identity():
+    mesh = grid_mesh(Box(), 2)
+    assert mesh == mesh
+    assert mesh != grid_mesh(Box(), 2)
+    assert union(mesh, 2) != union(mesh, 2)
+    assert len({mesh, mesh}) == 1
+
+
 def test_a_union_keeps_the_meshes_apart():
     parts = [grid_mesh(Box(), 2), scattered_mesh(Box(), 5, seeded(0)), grid_mesh(Box(), 1), scattered_mesh(Box(), 30, seeded(1))]
     together = union(parts)
@@ -170,6 +223,47 @@ def test_spacing_of_coinciding_nodes_is_positive():
     assert union(mesh_at(Box(), torch.full((3, 2), 0.5)), 1).spacing.min() > 0
 
 
+@pytest.mark.parametrize("space", SPACES)
+def test_the_areas_of_a_scattered_mesh_sum_to_that_of_its_hull(space):
+    box = SPACES[space]
+    parts = [scattered_mesh(box, num, seeded(num)) for num in (30, 8)]
+    together = union([parts[0], parts[1], parts[0]])
+    for item, part in enumerate((parts[0], parts[1], parts[0])):
+        points = part.positions.double().numpy()
+        hull = np.ptp(points) if box.dim == 1 else ConvexHull(points).volume
+        total = together.areas[together.items == item].sum().item()
+        assert total * box.unit_length**box.dim == pytest.approx(hull, rel=1e-5)
+
+
+def test_areas_weigh_nodes_as_the_trapezoid_rule_does():
+    mesh = union(grid_mesh(Box(), 9), 1)
+    trapezoid = np.trapezoid(np.linspace(0, 1, 9) ** 2, dx=1 / 8)
+    squares = mesh.positions[:, 0].square()
+    assert ((mesh.areas * squares).sum() / mesh.areas.sum()).item() == pytest.approx(trapezoid, abs=1e-6)
+    line = union(grid_mesh(Box((0.0,), (8.0,)), 5), 1)
+    assert line.areas.tolist() == pytest.approx([0.125, 0.25, 0.25, 0.25, 0.125])
+
+
+def test_areas_do_not_depend_on_the_other_meshes_of_a_batch_and_are_powers_of_the_spacing_without_cells():
+    chain, scattered = grid_mesh(Box(), (1, 4)), scattered_mesh(Box(), 12, seeded(0))
+    together = union([chain, scattered])
+    assert torch.equal(together.areas, torch.cat([union(chain, 1).spacing ** 2, union(scattered, 1).areas]))
+    assert union(grid_mesh(Box(), 1), 1).areas.tolist() == [1.0]
+
+
+@pytest.mark.usefixtures("double")
+def test_gradients_of_areas_reach_the_positions():
+    mesh = scattered_mesh(Box(), 9, seeded(0))
+
+    def areas(positions: torch.Tensor) -> torch.Tensor:
+        return union(replace(mesh, positions=positions), 2).areas
+
+    assert torch.autograd.gradcheck(areas, (mesh.positions.clone().requires_grad_(),), fast_mode=True)
+    flat = torch.full((9, 2), 0.5).requires_grad_()
+    (gradient,) = torch.autograd.grad(areas(flat).sum(), flat)
+    assert gradient.isfinite().all()
+
+
 @pytest.mark.parametrize(
     ("config", "num_edges"),
     [
@@ -194,6 +288,7 @@ def test_moving_a_mesh_to_a_device_keeps_its_diameter_and_cells():
     assert mesh.diameter == 4
     there = mesh.to("meta")
     assert there.positions.is_meta
+    assert union(there, 2).areas.shape == (18,)
     assert there.cells is not None
     assert there.cells.is_meta
     assert there.diameter == 4

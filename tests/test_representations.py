@@ -19,6 +19,7 @@ from cases import (
     union_of,
     with_positions,
 )
+from scipy.spatial import ConvexHull, Delaunay
 
 from graphelements.errors import InputError
 from graphelements.meshes import grid_mesh, mesh_at, scattered_mesh
@@ -239,6 +240,55 @@ def test_outside_the_hull_the_weights_are_those_of_the_closest_hull_point(repres
     there, closest = field_at(r, union(mesh, 1), values, points), field_at(r, union(mesh, 1), values, points.clamp(0, 1))
     assert outside.sum() > 20
     assert (there - closest)[outside].abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("num_nodes", [6, 30, 400])
+@pytest.mark.usefixtures("double")
+def test_barycentric_finds_the_triangle_around_a_point_or_else_the_closest_point_of_the_hull(num_nodes):
+    mesh = mesh_at(Box(), torch.rand(num_nodes, 2, generator=seeded(num_nodes)).pow(3))  # graded, with slivers along the hull
+    points = 2 * torch.rand(500, 2, generator=seeded(1)) - 0.5
+    points[:200] = points[:200].clamp(0, 1).pow(3)
+    coupling = Barycentric()(points, zeros(500), union(mesh, 1))
+    reached = coupling.gather(mesh.positions)
+    inside = torch.as_tensor(Delaunay(mesh.positions.numpy()).find_simplex(points.numpy()) >= 0)
+    assert 10 <= inside.sum() <= 490
+    assert (reached - points)[inside].abs().max() < 1e-9
+    a, b = mesh.positions[torch.as_tensor(ConvexHull(mesh.positions.numpy()).simplices).long()].unbind(1)
+    feet = a + (b - a) * torch.linspace(0, 1, 2001)[:, None, None]  # steps, segments, dim
+    closest = torch.cdist(points[~inside], feet.flatten(0, 1)).amin(-1)
+    assert ((reached - points)[~inside].norm(dim=-1) - closest).abs().max() < 1e-3
+
+
+def test_barycentric_searches_few_triangles_for_points_outside_of_a_large_mesh(monkeypatch):
+    tried = []
+    search = Barycentric._containing
+
+    def counting(self: Barycentric, points: torch.Tensor, *rest) -> torch.Tensor:
+        tried.append(len(points) * rest[-1])
+        return search(self, points, *rest)
+
+    monkeypatch.setattr(Barycentric, "_containing", counting)
+    angles = torch.rand(200, generator=seeded(0)) * 2 * math.pi
+    outside = 0.5 + 0.8 * torch.stack([angles.cos(), angles.sin()], -1)
+    Barycentric()(outside, zeros(200), union(grid_mesh(Box(), 30), 1))
+    assert sum(tried) == 200 * Barycentric.CANDIDATES
+
+
+def test_barycentric_weights_do_not_depend_on_how_many_points_are_searched_at_a_time(monkeypatch):
+    mesh, points = union([MESHES["graded"](Box()), grid_mesh(Box(), 4)]), 2 * torch.rand(100, 2, generator=seeded(1)) - 0.5
+    items = torch.randint(2, (100,), generator=seeded(2))
+    at_once = Barycentric()(points, items, mesh)
+    monkeypatch.setattr(Barycentric, "TABLE", 50)
+    in_chunks = Barycentric()(points, items, mesh)
+    assert torch.equal(at_once.nodes, in_chunks.nodes)
+    assert torch.equal(at_once.weights, in_chunks.weights)
+
+
+@everywhere
+def test_points_touch_as_many_nodes_as_their_representation_says(space, mesh, representation):
+    r, together = REPRESENTATIONS[representation](), union([MESHES[mesh](SPACES[space]), MESHES["grid_3"](SPACES[space])])
+    points = SPACES[space].sample(4, seeded(0))
+    assert r(points, torch.tensor([0, 0, 1, 1]), together).nodes.shape == (4, r.touched(together))
 
 
 def test_a_node_that_is_not_among_the_nearest_has_no_weight_where_it_enters():

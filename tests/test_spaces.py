@@ -140,3 +140,18 @@ def test_a_node_on_top_of_another_is_in_no_cell():
     positions = torch.rand(10, 2, generator=seeded(2))
     cells = delaunay(torch.cat([positions, positions[4:6]]))
     assert set(cells.flatten().tolist()) == set(range(10))
+
+
+def test_delaunay_keeps_a_single_node_beside_a_long_line():
+    along = torch.linspace(0, 1, 1000)
+    positions = torch.stack([along, torch.full_like(along, 0.5)], -1)
+    positions[300, 1] += 1e-4
+    assert delaunay(positions).shape[1] == 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_nodes_within_rounding_of_each_other_coincide(dtype):
+    positions = torch.rand(10, 2, generator=seeded(2)).to(dtype)
+    near = positions[4:6] + 4 * torch.finfo(dtype).eps
+    assert not torch.equal(near, positions[4:6])
+    assert len(delaunay(torch.cat([positions, near])).unique()) == 10

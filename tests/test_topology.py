@@ -98,6 +98,47 @@ def test_delaunay_of_collinear_nodes_is_a_chain_of_neighbours():
     assert pairs_of(delaunay_edges(Box(), positions)) == pairs_of(both_ways(torch.tensor([[1, 0], [0, 3], [3, 2]])))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [
+        ((0.0, 0.0), (1.0, 1.0)),
+        ((0.0, 0.0), (30.0, 20.0)),
+        ((-3.0, 10.0), (5.0, 12.5)),
+        ((1000.0, 5000.0), (1030.0, 5020.0)),
+    ],
+)
+def test_nodes_on_any_line_are_a_chain_although_positions_are_rounded(lower, upper, dtype):
+    box, generator = Box(lower, upper), seeded(0)
+    for num_nodes in range(2, 32):
+        ends = box.from_cube(torch.rand(2, 2, generator=generator).to(dtype))
+        positions = torch.lerp(ends[0], ends[1], torch.rand(num_nodes, 1, generator=generator).to(dtype))
+        assert len(positions.unique(dim=0)) == num_nodes
+        edges = delaunay_edges(box, positions)
+        assert len(edges.senders) == 2 * (num_nodes - 1)
+        assert hop_diameter(edges, num_nodes) == num_nodes - 1
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 10**6),
+    num_clusters=st.integers(1, 5),
+    num_nodes=st.integers(2, 40),
+    gap=st.floats(9, 15),
+    double=st.booleans(),
+    flat=st.booleans(),
+)
+def test_delaunay_joins_nodes_in_the_tightest_clusters(seed, num_clusters, num_nodes, gap, double, flat):
+    generator, dtype = seeded(seed), torch.float64 if double else torch.float32
+    scale = 10**-gap if double else 10 ** (3 - gap)
+    centres = torch.rand(num_clusters, 2, generator=generator, dtype=dtype)
+    if flat:
+        centres[:, 1] = 0.5
+    positions = centres[torch.randint(num_clusters, (num_nodes,), generator=generator)]
+    positions = positions + scale * torch.randn(num_nodes, 2, generator=generator, dtype=dtype)
+    assert is_connected(delaunay_edges(Box(), positions), num_nodes)
+
+
 @pytest.mark.parametrize("num_distinct", [1, 2, 4, 60])
 @pytest.mark.parametrize("seed", range(4))
 def test_delaunay_joins_nodes_that_coincide_to_each_other_and_to_the_rest(num_distinct, seed):

@@ -12,6 +12,7 @@ import pytest
 import torch
 from cases import RAGGED_SFT, random_item, seeded
 
+from graphelements.checkpoints import read_tensors, write_tensors
 from graphelements.errors import InputError
 from graphelements.functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch, collate
 from graphelements.meshes import Mesh, grid_mesh
@@ -132,7 +133,7 @@ def test_other_settings_or_another_network_refuse_to_resume(tmp_path):
     train(fresh(), tmp_path, 2)
     with pytest.raises(InputError, match=r"other training settings \(learning_rate, steps\)"):
         train(fresh(), tmp_path, config=replace(STEPS, steps=21, learning_rate=0.1))
-    with pytest.raises(InputError, match=r"must have shape|disagree") as caught:
+    with pytest.raises(InputError, match=r"must have shape|of another network") as caught:
         train(build_network(SPECIFICATION, PAPER), tmp_path)
     assert "\n" not in str(caught.value)
 
@@ -247,3 +248,45 @@ def test_folders_are_made_and_stopping_before_the_first_step_leaves_no_state(tmp
     assert not (tmp_path / "new").exists()
     train(fresh(), tmp_path / "new" / "folder", 1)
     assert (tmp_path / "new" / "folder" / "state.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    "damage", ["no moments", "one moment less", "a wrong shape", "NaN", "one too many", "step is true", "not a dict"]
+)
+def test_a_state_that_was_tampered_with_is_not_resumed(tmp_path, unchecked, damage):
+    list(fit(fresh(), batch_of, replace(STEPS, steps=3), folder=tmp_path))
+    tensors, header = read_tensors(tmp_path / "state.safetensors", "training state")
+    header = {name: header[name] for name in ("step", "seconds", "training", "tensors")}
+    moment = next(name for name in tensors if name.endswith("exp_avg"))
+    if damage == "no moments":
+        tensors = {name: tensor for name, tensor in tensors.items() if name.startswith("network.")}
+    elif damage == "one moment less":
+        del tensors[moment]
+    elif damage == "a wrong shape":
+        tensors[moment] = torch.zeros(1, 1, 1)
+    elif damage == "NaN":
+        tensors[moment] = torch.full_like(tensors[moment], math.nan)
+    elif damage == "one too many":
+        tensors["optimizer.999.exp_avg"] = torch.zeros(1)
+    elif damage == "step is true":
+        header["step"] = True
+    else:
+        header["training"] = 3
+    write_tensors(tmp_path / "state.safetensors", tensors, "training state", header)
+    with pytest.raises(InputError) as error:
+        next(iter(fit(fresh(), batch_of, replace(STEPS, steps=3), folder=tmp_path)))
+    assert "state.safetensors" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_nan_in_the_data_is_found_before_training_and_named(unchecked):
+    batch, _ = batch_of(0)
+    batch.targets["height"][0] = math.nan
+    with pytest.raises(InputError, match="targets of 'height' must be finite"):
+        fresh().fit_normalisation([batch])
+
+
+def test_kernels_are_plain_again_after_training():
+    network = fresh()
+    list(fit(network, batch_of, replace(STEPS, steps=1)))
+    assert not network.compiled_kernels

@@ -1,4 +1,4 @@
-"""Draws docs/figures/house_distributions.png: the authors' houses beside random ones.
+"""Draws docs/figures/house_distributions.png: the authors' houses beside random ones; prints how their truth differs from ours.
 
 python docs/figures/make_house_distributions.py --real DIR --out PNG
 """
@@ -22,6 +22,7 @@ from graphelements.data.random_houses import draw_houses
 
 NUM_DRAWN = 1000
 REAL, DRAWN = "#1b3a5c", "#e07a3f"
+OVERLAP = "houses with an overlap (1) or without (0)"
 
 
 def features(houses: Houses) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -33,7 +34,7 @@ def features(houses: Houses) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     unit, sides = np.linspace(0, 1, 21), np.arange(0.035, 0.276, 0.02)
     return {
         "heaters in a house": (np.array([len(h.rectangles) for h in houses.houses]), np.arange(0.5, 5)),
-        "houses with an overlap (1) or without (0)": (np.array(overlapping, dtype=int), np.arange(-0.5, 2)),
+        OVERLAP: (np.array(overlapping, dtype=int), np.arange(-0.5, 2)),
         "centre x, all but the last heater": ((others[:, 0] + others[:, 2]) / 2, unit),
         "centre x, last heater": ((last[:, 0] + last[:, 2]) / 2, unit),
         "centre y, all heaters": ((rectangles[:, 1] + rectangles[:, 3]) / 2, unit),
@@ -49,6 +50,18 @@ def features(houses: Houses) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     }
 
 
+def compare_truths(real: Houses) -> None:
+    """Print the factor of least squares between phi - T in the files and in our solution, and what is left with it."""
+    ours = solved(real)
+    exterior = np.stack([house.exterior_temperatures for house in real.houses])[..., None]
+    theirs = np.stack([np.asarray(house.temperatures) for house in real.houses]) - exterior
+    solution = np.stack([np.asarray(house.temperatures) for house in ours.houses]) - exterior
+    factor = (theirs * solution).sum() / np.square(solution).sum()
+    before, after = (np.square(theirs - scale * solution).mean() for scale in (1.0, factor))
+    print(f"phi - T of the authors is {factor:.3f} times ours (least squares over {len(real)} houses)")
+    print(f"mean squared difference {before:.1e}, after scaling by the factor {after:.1e}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--real", type=Path, required=True, help="directory with the authors' houses")
@@ -57,8 +70,10 @@ def main() -> None:
     arguments = parser.parse_args()
 
     real = load_houses(arguments.real)
+    compare_truths(real)
     drawn = solved(draw_houses(NUM_DRAWN, np.random.default_rng(arguments.seed)))
     of_real, of_drawn = features(real), features(drawn)
+    print(f"{of_real[OVERLAP][0].sum()} of {len(real)} houses have overlapping heaters")
     figure, axes = plt.subplots(3, 4, figsize=(14, 8.4), layout="constrained")
     for axis, (name, (values, bins)) in zip(axes.flat, of_real.items(), strict=False):
         axis.hist(of_drawn[name][0], bins, density=True, color=DRAWN, alpha=0.55)

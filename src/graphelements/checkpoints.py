@@ -14,7 +14,7 @@ from torch import Tensor
 from ._version import __version__
 from .configs import from_plain, to_plain
 from .errors import InputError, require
-from .files import replaced
+from .files import exists, replaced
 from .functions import SFT
 from .meshes import MeshConfig
 from .network import GraphElementNetwork, NetworkConfig, build_network
@@ -57,7 +57,7 @@ def load(source: Path | str) -> GraphElementNetwork:
 def load_checkpoint(source: Path | str) -> Checkpoint:
     """The checkpoint in a file, or a shipped one by its name."""
     path = Path(source)
-    if not path.exists() and not path.suffix and len(path.parts) == 1:
+    if not exists(path) and not path.suffix and len(path.parts) == 1:
         shipped = sorted(p.stem for p in SHIPPED.glob("*.safetensors"))
         require(
             path.name in shipped,
@@ -81,24 +81,17 @@ def load_checkpoint(source: Path | str) -> Checkpoint:
             network = build_network(sft, config)
     except (InputError, RuntimeError) as error:
         raise InputError(f"{path}: network: {str(error).splitlines()[0]}") from None
-    check_state(network, tensors, path)
-    network.to_empty(device="cpu").load_state_dict(tensors)
+    check_tensors({name: tensor.shape for name, tensor in network.state_dict().items()}, tensors, path)
+    network.load_state_dict({name: tensor.clone() for name, tensor in tensors.items()}, assign=True)  # keeps their precision
     return Checkpoint(network.eval(), mesh, task, training)
 
 
-def load_state(network: GraphElementNetwork, tensors: dict[str, Tensor], path: Path) -> None:
-    """Copy tensors into a network after checking them."""
-    check_state(network, tensors, path)
-    network.load_state_dict(tensors)
-
-
-def check_state(network: GraphElementNetwork, tensors: dict[str, Tensor], path: Path) -> None:
-    """Check that tensors are finite and fit a network exactly."""
-    expected = network.state_dict()
-    wrong = sorted(set(expected) ^ set(tensors))
+def check_tensors(shapes: dict[str, torch.Size], tensors: dict[str, Tensor], path: Path) -> None:
+    """Check that there are exactly the tensors of these names and shapes, all finite."""
+    wrong = sorted(set(shapes) ^ set(tensors))
     require(not wrong, f"{path}: tensors and configuration disagree, first at {wrong[0] if wrong else ''}; the file is damaged")
     for name, tensor in tensors.items():
-        shape = tuple(expected[name].shape)
+        shape = tuple(shapes[name])
         require(tuple(tensor.shape) == shape, f"{path}: {name} must have shape {shape}; got {tuple(tensor.shape)}")
         require(
             bool(tensor.isfinite().all()),
@@ -120,7 +113,7 @@ def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[s
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)
-    require(path.exists(), f"{path} does not exist; give the path of a {kind} or the name of a shipped model")
+    require(exists(path), f"{path} does not exist; give the path of a {kind} or the name of a shipped model")
     require(path.is_file(), f"{path} is a directory; give the .safetensors file in it")
     try:
         with safe_open(path, framework="pt") as file:

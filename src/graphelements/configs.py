@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from .errors import InputError, choose, require
+from .errors import InputError, require
 
 Config = TypeVar("Config")
 
@@ -34,12 +35,23 @@ def from_plain(kind: type[Config], plain: Any, source: str = "config") -> Config
         raise InputError(f"{source}: {where + ': ' if where and not own else ''}{cause}".replace("\n", " ")) from None
 
 
-def require_choices(config: Any) -> None:
-    """Check every field of a config that has a fixed list of choices."""
-    hints = get_type_hints(type(config))
-    for field in fields(config):
-        if get_origin(hints[field.name]) is Literal:
-            choose(field.name, getattr(config, field.name), get_args(hints[field.name]))
+def require_types(config: Any) -> None:
+    """Check that every field of a config has the type, or is one of the choices, that its annotation says."""
+    from pydantic import ValidationError
+
+    for name, adapter in _adapters(type(config)).items():
+        value = getattr(config, name)
+        try:
+            adapter.validate_python(value, strict=True)
+        except ValidationError as error:
+            raise InputError(f"{name}: {error.errors()[0]['msg']}; got {value!r}") from None
+
+
+@cache
+def _adapters(kind: type) -> dict[str, Any]:
+    from pydantic import TypeAdapter
+
+    return {name: TypeAdapter(hint) for name, hint in get_type_hints(kind).items()}
 
 
 def setting_names(kind: Any, prefix: str = "") -> list[str]:

@@ -1,13 +1,15 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Writing files so that nobody ever sees half of one, and reading what may be anything."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from .errors import InputError
 
@@ -33,8 +35,24 @@ def replaced(path: Path | str) -> Iterator[Path]:
 def require_writable(path: Path | str) -> None:
     """Raise an `InputError` before the work starts if its result could not be written to `path`; makes nothing."""
     path = Path(path)
-    above = next((folder for folder in path.parents if folder.exists()), path)
-    _temporary(path if path.parent.exists() else above / path.name).unlink()
+    above = next((folder for folder in path.parents if exists(folder)), path)
+    _temporary(path if exists(path.parent) else above / path.name).unlink()
+
+
+def exists(path: Path) -> bool:
+    """Whether something is there; a name that no file can have is not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def read_json(path: Path, what: str) -> Any:
+    """The content of a JSON file, or an `InputError` that says what it should have been."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise InputError(f"{path} is not readable as {what}") from None
 
 
 def _temporary(path: Path) -> Path:

@@ -6,7 +6,7 @@ literally the paper's set of (x, i, s); items may have any number of samples of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from .errors import choose, require
-from .spaces import Box
+from .spaces import Box, Space
 
 LOSSES = ("squared_error", "cross_entropy")
 
@@ -72,8 +72,12 @@ class SFT:
                 require(name.isidentifier(), f"a function's name must be a Python identifier; got {name!r}")
                 require(not hasattr(taken, name), f"torch modules use this name themselves, choose another name; got {name!r}")
 
-    def validate(self, batch: SFTBatch, dtype: torch.dtype = torch.float32) -> None:
-        """Check names, channels, types, finiteness and places of a batch once, at the boundary; raise `InputError` if wrong."""
+    def validate(self, batch: SFTBatch, dtype: torch.dtype = torch.float32, space: Space | None = None) -> None:
+        """Check names, channels, types, finiteness and places of a batch once, at the boundary; raise `InputError` if wrong.
+
+        Places must lie in `space`, which is this SFT's if not given.
+        """
+        space = space or self.space
         for tensor in batch.tensors():
             require(tensor.dtype == dtype, f"the numbers of a batch must be {dtype}; got {tensor.dtype}, convert them")
         unknown = set(batch.inputs) - {f.name for f in self.inputs}
@@ -84,7 +88,7 @@ class SFT:
             if function.name in batch.inputs:
                 samples = batch.inputs[function.name]
                 self._check(function.name, "values", samples.values, function.channels)
-                self._check_places(function.name, samples.points)
+                self._check_places(function.name, samples.points, space)
                 self._check_items(function.name, samples.items, batch.num_items)
         for function in self.outputs:
             if function.name in batch.queries:
@@ -95,7 +99,7 @@ class SFT:
                     + ("integrated: its queries have no points" if function.integrated else "a field: its queries need points"),
                 )
                 if queries.points is not None:
-                    self._check_places(function.name, queries.points)
+                    self._check_places(function.name, queries.points, space)
                 self._check_items(function.name, queries.items, batch.num_items)
                 given = 0 if queries.conditions is None else queries.conditions.shape[-1]
                 require(
@@ -121,13 +125,13 @@ class SFT:
             f"items of {name!r} must be 0 to {num_items - 1}, because the batch has num_items = {num_items}; found others",
         )
 
-    def _check_places(self, name: str, points: Tensor) -> None:
+    def _check_places(self, name: str, points: Tensor, space: Space) -> None:
         require(
-            points.shape[-1] == self.space.dim,
-            f"points of {name!r} need {self.space.dim} coordinates; got {points.shape[-1]}",
+            points.shape[-1] == space.dim,
+            f"points of {name!r} need {space.dim} coordinates; got {points.shape[-1]}",
         )
         require(bool(points.isfinite().all()), f"points of {name!r} must be finite; found NaN or infinity, remove those rows")
-        outside = points[~self.space.contains(points)]
+        outside = points[~space.contains(points)]
         require(
             len(outside) == 0,
             f"points of {name!r} must lie in the space; {len(outside)} of {len(points)} do not, "
@@ -135,7 +139,7 @@ class SFT:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FunctionSamples:
     """Samples (x, s) of one function; `items` says which item of the batch each belongs to (item 0 if not given)."""
 
@@ -144,6 +148,7 @@ class FunctionSamples:
     items: Int[Tensor, " samples"] = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        _require_tensors("samples", self.points, self.values, self.items)
         require(
             self.points.ndim == 2 and self.values.ndim == 2 and len(self.points) == len(self.values),
             "samples need a row of coordinates and a row of values each; "
@@ -151,10 +156,14 @@ class FunctionSamples:
         )
         if self.items is None:
             object.__setattr__(self, "items", torch.zeros(len(self.points), dtype=torch.long, device=self.points.device))
-        require(self.items.shape == (len(self.points),), "samples need one item index each; leave items out for a single item")
+        _require_items("samples", self.items, len(self.points))
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> FunctionSamples:
+        """The same change for points, values and items."""
+        return FunctionSamples(change(self.points), change(self.values), change(self.items))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Queries:
     """Where an output function is asked for, and under which conditions; without points, for the whole space."""
 
@@ -163,33 +172,52 @@ class Queries:
     items: Int[Tensor, " queries"] = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        _require_tensors("queries", self.points, self.conditions, self.items)
         given = [t for t in (self.points, self.conditions, self.items) if t is not None]
         num = len(given[0]) if given else 1
         if self.items is None:
             device = given[0].device if given else None
             object.__setattr__(self, "items", torch.zeros(num, dtype=torch.long, device=device))
+        for name, rows in (("points", self.points), ("conditions", self.conditions)):
+            require(
+                rows is None or rows.ndim == 2,
+                f"{name} of queries need a row each; got shape {tuple(getattr(rows, 'shape', ()))}",
+            )
         require(
             all(len(t) == num for t in given),
             f"points, conditions and items of queries need the same length; got {[len(t) for t in given]}",
         )
+        _require_items("queries", self.items, num)
 
     def __len__(self) -> int:
         return len(self.items)
 
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Queries:
+        """The same change for points, conditions and items."""
+        points = None if self.points is None else change(self.points)
+        return Queries(points, None if self.conditions is None else change(self.conditions), change(self.items))
+
     def split(self, size: int) -> list[Queries]:
         """The queries in pieces of at most `size`, in order."""
-        rows = [slice(start, start + size) for start in range(0, max(len(self), 1), size)]
-        return [
-            Queries(
-                None if self.points is None else self.points[r],
-                None if self.conditions is None else self.conditions[r],
-                self.items[r],
-            )
-            for r in rows
-        ]
+        starts = range(0, max(len(self), 1), size)
+        return [self.mapped(lambda rows, start=start: rows[start : start + size]) for start in starts]
 
 
-@dataclass(frozen=True)
+def _require_tensors(what: str, *given: Tensor | None) -> None:
+    for tensor in given:
+        kind = type(tensor).__name__
+        require(
+            tensor is None or isinstance(tensor, Tensor), f"{what} are torch tensors; got {kind}, convert with torch.as_tensor"
+        )
+
+
+def _require_items(what: str, items: Tensor, num: int) -> None:
+    whole = not items.dtype.is_floating_point and items.dtype != torch.bool
+    require(whole, f"items of {what} are whole numbers; got {items.dtype}, convert with .long()")
+    require(items.shape == (num,), f"{what} need one item index each; leave items out for a single item")
+
+
+@dataclass(frozen=True, eq=False)
 class SFTBatch:
     """<D_inp, D_out> for `num_items` items: named input samples, named queries, and targets where they are known."""
 
@@ -201,6 +229,7 @@ class SFTBatch:
     def __post_init__(self) -> None:
         require(self.num_items > 0, f"a batch needs at least one item; got {self.num_items}")
         for name, target in self.targets.items():
+            _require_tensors(f"targets of {name!r}", target)
             require(target.ndim == 2, f"targets of {name!r} need a row of channels each; got shape {tuple(target.shape)}")
             require(name in self.queries, f"targets of {name!r} need queries of the same name; got {sorted(self.queries)}")
             require(
@@ -216,21 +245,9 @@ class SFTBatch:
 
     def to(self, device: torch.device | str) -> SFTBatch:
         """The batch on another device."""
-        moved = {
-            "inputs": {
-                n: FunctionSamples(s.points.to(device), s.values.to(device), s.items.to(device)) for n, s in self.inputs.items()
-            },
-            "queries": {
-                n: Queries(
-                    None if q.points is None else q.points.to(device),
-                    None if q.conditions is None else q.conditions.to(device),
-                    q.items.to(device),
-                )
-                for n, q in self.queries.items()
-            },
-            "targets": {n: t.to(device) for n, t in self.targets.items()},
-        }
-        return replace(self, **moved)
+        inputs = {name: samples.mapped(lambda t: t.to(device)) for name, samples in self.inputs.items()}
+        queries = {name: query.mapped(lambda t: t.to(device)) for name, query in self.queries.items()}
+        return SFTBatch(inputs, queries, {name: target.to(device) for name, target in self.targets.items()}, self.num_items)
 
     def selected(self, items: Sequence[int]) -> SFTBatch:
         """The batch of these items alone, renumbered in this order."""
@@ -240,24 +257,20 @@ class SFTBatch:
         number = torch.full((self.num_items,), -1)
         number[torch.as_tensor(items, dtype=torch.long)] = torch.arange(len(items))
 
-        def rows(of: Tensor) -> tuple[Tensor, Tensor]:
-            new = number.to(of.device)[of]
-            kept = torch.nonzero(new >= 0)[:, 0]
-            return kept, new[kept]
+        def kept(of: FunctionSamples | Queries) -> tuple[Tensor, dict[str, Tensor]]:
+            new = number.to(of.items.device)[of.items]
+            rows = torch.nonzero(new >= 0)[:, 0]
+            return rows, {"items": new[rows]}
 
         inputs, queries, targets = {}, {}, {}
         for name, samples in self.inputs.items():
-            kept, new = rows(samples.items)
-            inputs[name] = FunctionSamples(samples.points[kept], samples.values[kept], new)
+            rows, renumbered = kept(samples)
+            inputs[name] = replace(samples.mapped(lambda t, rows=rows: t[rows]), **renumbered)
         for name, query in self.queries.items():
-            kept, new = rows(query.items)
-            queries[name] = Queries(
-                None if query.points is None else query.points[kept],
-                None if query.conditions is None else query.conditions[kept],
-                new,
-            )
+            rows, renumbered = kept(query)
+            queries[name] = replace(query.mapped(lambda t, rows=rows: t[rows]), **renumbered)
             if name in self.targets:
-                targets[name] = self.targets[name][kept]
+                targets[name] = self.targets[name][rows]
         return SFTBatch(inputs, queries, targets, len(items))
 
 

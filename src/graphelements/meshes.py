@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from numbers import Integral
+from typing import TYPE_CHECKING, Literal, SupportsIndex
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .configs import require_choices
+from .configs import require_types
 from .errors import InputError, require
 from .spaces import Box, Space
 from .topology import (
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mesh:
     """N and E of one item: plain data.
 
@@ -51,11 +52,14 @@ class Mesh:
 
     def __post_init__(self) -> None:
         _check_shape(self.space, self.positions)
-        for ends in (self.senders, self.receivers):
-            inside = len(ends) == 0 or ends.is_meta or bool((ends.min() >= 0) & (ends.max() < len(self.positions)))
-            require(
-                inside, f"edges join nodes 0 to {len(self.positions) - 1} of this mesh; found others, build them from its nodes"
-            )
+        _check_finite(self.positions)
+        require(
+            self.positions.is_meta or bool(self.space.contains(self.positions.detach()).all()),
+            "node positions must lie in the space; move them there with space.project",
+        )
+        for name, nodes in (("edges join", self.senders), ("edges join", self.receivers), ("cells have corners", self.cells)):
+            known = nodes is None or nodes.is_meta or bool(((nodes >= 0) & (nodes < self.num_nodes)).all())
+            require(known, f"{name} 0 to {self.num_nodes - 1}, the nodes of this mesh; found others, build them from its nodes")
         require(
             self.senders.shape == self.receivers.shape == self.levels.shape,
             "edges need one sender, receiver and level each; "
@@ -152,13 +156,14 @@ def _check_shape(space: Space, positions: Tensor) -> None:
     )
 
 
+def _check_finite(positions: Float[Tensor, "nodes dim"]) -> None:
+    require(positions.is_meta or bool(positions.isfinite().all()), "node positions must be finite; found NaN or infinity")
+
+
 def mesh_at(space: Space, positions: Float[Tensor, "nodes dim"], connect: Connect = delaunay_edges) -> Mesh:
     """The mesh of these nodes with edges by `connect` and Delaunay cells."""
     _check_shape(space, positions)
-    require(bool(positions.isfinite().all()), "node positions must be finite; found NaN or infinity")
-    require(
-        bool(space.contains(positions.detach()).all()), "node positions must lie in the space; move them there with space.project"
-    )
+    _check_finite(positions)
     edges = connect(space, positions)
     return Mesh(space, positions, *edges, cells=space.triangulate(positions))
 
@@ -173,13 +178,19 @@ def scattered_mesh(space: Space, num_nodes: int, generator: torch.Generator, con
     return mesh_at(space, space.from_cube(torch.as_tensor(cube, dtype=torch.get_default_dtype())), connect)
 
 
-def grid_mesh(space: Box, resolution: int | Sequence[int], connect: Connect | Diagonals = "one") -> Mesh:
-    """`resolution` nodes along each axis, borders included (a single node sits in the centre); the last axis varies fastest."""
-    shape = list(resolution) if isinstance(resolution, Sequence) else [int(resolution)] * space.dim
+def grid_mesh(space: Box, resolution: SupportsIndex | Sequence[SupportsIndex], connect: Connect | Diagonals = "one") -> Mesh:
+    """`resolution` nodes along each axis, borders included (a single node sits in the centre); the last axis varies fastest.
+
+    Delaunay edges have ties on a grid; they are those with one diagonal.
+    """
+    counts = list(resolution) if isinstance(resolution, Sequence) else [resolution] * space.dim
+    shape = [int(count) for count in counts if isinstance(count, Integral)]
     require(
-        len(shape) == space.dim and min(shape) > 0,
-        f"a grid in {space.dim} dimensions needs {space.dim} positive resolutions; got {shape}",
+        len(shape) == len(counts) == space.dim and min(shape) > 0,
+        f"a grid in {space.dim} dimensions needs {space.dim} positive resolutions, whole numbers; got {counts}",
     )
+    if connect is delaunay_edges:
+        connect = "one"
     axes = tuple(
         torch.linspace(a, b, n) if n > 1 else torch.tensor([(a + b) / 2])
         for a, b, n in zip(space.lower, space.upper, shape, strict=True)
@@ -206,7 +217,7 @@ class MeshConfig:
     scale_ratio: float = 4.0
 
     def __post_init__(self) -> None:
-        require_choices(self)
+        require_types(self)
 
 
 def build_grid(config: MeshConfig, space: Box, resolution: int) -> Mesh:
@@ -215,5 +226,6 @@ def build_grid(config: MeshConfig, space: Box, resolution: int) -> Mesh:
         step = max(space.sides) / max(resolution - 1, 1)
         return grid_mesh(space, resolution, radius_edges(config.radius * step))
     if config.edges == "multiscale":
-        return grid_mesh(space, resolution, multiscale_edges(config.scale_ratio))
+        fixed = grid_edges([resolution] * space.dim)
+        return grid_mesh(space, resolution, multiscale_edges(config.scale_ratio, finest=lambda *_: fixed))
     return grid_mesh(space, resolution, config.diagonals if config.edges == "grid" else "one")

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-DENSE_SITES = 512
+DENSE_SITES = 128
 
 
 def nearest(
@@ -38,7 +38,13 @@ def nearest(
     return torch.nn.functional.pad(found, (0, num - kept), value=-1)
 
 
-def _tree_search(points: Tensor, point_items: Tensor, sites: Tensor, counts: list[int], num: int) -> Tensor:
+def _tree_search(
+    points: Float[Tensor, "points dim"],
+    point_items: Int[Tensor, " points"],
+    sites: Float[Tensor, "sites dim"],
+    counts: list[int],
+    num: int,
+) -> Int[Tensor, "points num"]:
     from scipy.spatial import KDTree
 
     site_items = torch.arange(len(counts), device=sites.device).repeat_interleave(torch.tensor(counts, device=sites.device))

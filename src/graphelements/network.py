@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .configs import require_choices
+from .configs import require_types
 from .errors import require
 from .functions import SFT, FunctionSamples, OutputFunction, Queries, SFTBatch
 from .losses import KINDS, mean_over_items
@@ -58,7 +58,7 @@ class NetworkConfig:
     integration: Literal["sum", "area"] = "sum"
 
     def __post_init__(self) -> None:
-        require_choices(self)
+        require_types(self)
         for name in ("latent_size", "message_size", "edge_hidden", "node_hidden"):
             require(getattr(self, name) > 0, f"{name} must be positive; got {getattr(self, name)}")
         require(self.num_touched > 1, f"num_touched must be 2 or more, or weights jump between nodes; got {self.num_touched}")
@@ -127,8 +127,9 @@ class GraphElementNetwork(nn.Module):
         states = self.propagate(states, mesh)
         return self.read(states, batch.queries, mesh)
 
-    def write(self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion) -> Float[Tensor, "nodes latent"]:
+    def write(self, inputs: Mapping[str, FunctionSamples], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
         """z0: samples into node states. Additive: writing two sets of samples is the sum of writing each."""
+        mesh = self.meshes(meshes)
         states = mesh.positions.new_zeros(mesh.num_nodes, self.config.latent_size)
         for name, samples in inputs.items():
             coupling = self.representation(samples.points, samples.items, mesh)
@@ -136,9 +137,10 @@ class GraphElementNetwork(nn.Module):
         return states
 
     def read(
-        self, states: Float[Tensor, "nodes latent"], queries: Mapping[str, Queries], mesh: MeshUnion
+        self, states: Float[Tensor, "nodes latent"], queries: Mapping[str, Queries], meshes: Meshes
     ) -> dict[str, Float[Tensor, "_queries _channels"]]:
-        """Decoder outputs at any number of queries."""
+        """Decoder outputs at any number of queries, in network units; `answer` restores original ones."""
+        mesh = self.meshes(meshes)
         outputs = {}
         for name, query in queries.items():
             latents = self.integrate(states, query, mesh) if query.points is None else self.gather(states, query, mesh)
@@ -157,8 +159,9 @@ class GraphElementNetwork(nn.Module):
             values = torch.cat([values, mesh.space.coordinates(samples.points)], -1)
         return self.encoders[name](values)
 
-    def propagate(self, states: Float[Tensor, "nodes latent"], mesh: MeshUnion) -> Float[Tensor, "nodes latent"]:
+    def propagate(self, states: Float[Tensor, "nodes latent"], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
         """zT: what a node sees of itself added, then T rounds of message passing."""
+        mesh = self.meshes(meshes)
         rounds = self.rounds(mesh)
         if self.placement is not None:
             states = states + self.placement(self.node_features(mesh))
@@ -184,9 +187,8 @@ class GraphElementNetwork(nn.Module):
     ) -> Float[Tensor, "queries latent"]:
         """The sum over all nodes of an item (paper section 4.2), or their mean by area so that it does not grow with the mesh."""
         if self.config.integration == "area":
-            areas = mesh.spacing**mesh.space.intrinsic_dim
-            totals = areas.new_zeros(mesh.num_items).index_add(0, mesh.items, areas)
-            states = states * (areas / totals[mesh.items])[:, None]
+            totals = mesh.areas.new_zeros(mesh.num_items).index_add(0, mesh.items, mesh.areas)
+            states = states * (mesh.areas / totals.clamp(min=1e-12)[mesh.items])[:, None]
         return states.new_zeros(mesh.num_items, states.shape[-1]).index_add(0, mesh.items, states)[queries.items]
 
     def decode(
@@ -210,14 +212,15 @@ class GraphElementNetwork(nn.Module):
         return mean_over_items(losses, batch.num_items)
 
     @torch.no_grad()
-    def predict(self, batch: SFTBatch, meshes: Meshes, chunk: int = 65536) -> dict[str, Float[Tensor, "_queries _channels"]]:
-        """Answers in original units, read `chunk` queries at a time so that memory stays bounded."""
-        self.sft.validate(batch, next(self.parameters()).dtype)
+    def predict(self, batch: SFTBatch, meshes: Meshes, chunk: int = 2**18) -> dict[str, Float[Tensor, "_queries _channels"]]:
+        """Answers in original units; queries are read in pieces that touch `chunk` nodes in all, so that memory stays bounded."""
+        self.validate(batch, meshes)
         mesh = self.meshes(meshes, batch.num_items)
+        size = max(1, chunk // self.representation.touched(mesh))
         states = self.propagate(self.write(batch.inputs, mesh), mesh)
         answers = {}
         for name, queries in batch.queries.items():
-            pieces = [self.answer(name, self.read(states, {name: piece}, mesh)[name]) for piece in queries.split(chunk)]
+            pieces = [self.answer(name, self.read(states, {name: piece}, mesh)[name]) for piece in queries.split(size)]
             answers[name] = torch.cat(pieces)
         return answers
 
@@ -228,19 +231,25 @@ class GraphElementNetwork(nn.Module):
     def fit_normalisation(self, batches: Iterable[SFTBatch]) -> None:
         """Fit the scale of every function on training data."""
         batches = list(batches)
+        for batch in batches:
+            self.sft.validate(batch, next(self.parameters()).dtype)
         for name, scale in self.input_scales.items():
             scale.fit([b.inputs[name].values for b in batches if name in b.inputs])  # type: ignore[operator]
         for name, scale in self.output_scales.items():
             if self.losses[name].normalised:
                 scale.fit([b.targets[name] for b in batches if name in b.targets])  # type: ignore[operator]
 
-    def meshes(self, meshes: Meshes, num_items: int) -> MeshUnion:
-        """The union of the meshes of a batch, in a space of this SFT's kind."""
+    def validate(self, batch: SFTBatch, meshes: Meshes) -> None:
+        """Check a batch against the SFT and its meshes, once, at the boundary."""
+        self.sft.validate(batch, next(self.parameters()).dtype, self.meshes(meshes, batch.num_items).space)
+
+    def meshes(self, meshes: Meshes, num_items: int | None = None) -> MeshUnion:
+        """The union of the meshes of a batch, in a space of this SFT's kind and unit."""
         mesh = union(meshes, num_items)
         ours, theirs = self.sft.space, mesh.space
         require(
-            type(ours) is type(theirs) and ours.dim == theirs.dim,
-            f"the network works in a {type(ours).__name__} of dimension {ours.dim}; the mesh lies in {theirs}",
+            type(ours) is type(theirs) and (ours.dim, ours.unit_length) == (theirs.dim, theirs.unit_length),
+            f"meshes must lie in a space of the network's kind, dimension and unit, such as {ours}; got {theirs}",
         )
         return mesh
 

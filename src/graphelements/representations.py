@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from .errors import require
@@ -65,8 +65,17 @@ class Representation(nn.Module, ABC):
     def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
         """Which nodes each point touches, and how much."""
 
+    @abstractmethod
+    def touched(self, mesh: MeshUnion) -> int:
+        """How many nodes a point touches on these meshes."""
 
-def _coupling(points: Tensor, mesh: MeshUnion, nodes: Tensor, weights: Tensor) -> Coupling:
+
+def _coupling(
+    points: Float[Tensor, "points dim"],
+    mesh: MeshUnion,
+    nodes: Int[Tensor, "points touched"],
+    weights: Float[Tensor, "points touched"],
+) -> Coupling:
     offsets = mesh.space.offset(points[:, None].expand(*nodes.shape, points.shape[-1]), mesh.positions[nodes])
     return Coupling(nodes, weights, offsets, mesh.num_nodes)
 
@@ -96,8 +105,11 @@ class SoftNearest(Representation):
         offsets = mesh.space.offset(here, there)
         return Coupling(nodes, scores.softmax(-1), offsets, mesh.num_nodes, self._block(items, counts))
 
+    def touched(self, mesh: MeshUnion) -> int:
+        return max(_counts(mesh))
+
     @staticmethod
-    def _block(items: Tensor, counts: list[int]) -> tuple[int, int, int] | None:
+    def _block(items: Int[Tensor, " points"], counts: list[int]) -> tuple[int, int, int] | None:
         per_item, rest = divmod(len(items), len(counts))
         if len(set(counts)) > 1 or rest or items.device.type == "meta":
             return None
@@ -121,8 +133,7 @@ class NearestNodes(Representation):
         self.log_sharpness = _log_sharpness(sharpness, learned)
 
     def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
-        num_nodes = max(self.num_nodes, 2**mesh.space.intrinsic_dim)
-        found = nearest(points, items, mesh.positions, mesh.starts, _counts(mesh), num_nodes + 1)
+        found = nearest(points, items, mesh.positions, mesh.starts, _counts(mesh), self.touched(mesh) + 1)
         missing = found < 0
         nodes = torch.where(missing, mesh.starts[items][:, None], found)
         here = points[:, None].expand(*nodes.shape, points.shape[-1])
@@ -138,12 +149,16 @@ class NearestNodes(Representation):
         scores = torch.where(absent, -torch.inf, fade - self.log_sharpness.exp() * near / scale)
         return _coupling(points, mesh, nodes[:, :-1], scores.softmax(-1))
 
+    def touched(self, mesh: MeshUnion) -> int:
+        return max(self.num_nodes, 2**mesh.space.intrinsic_dim)
+
 
 class Multilinear(Representation):
     """The paper's generalised barycentric coordinates on a regular grid of any dimension: 2^dim corners of the point's cell.
 
     The printed formula v = |x - x_l| |y - y_l| gives the far corner the most weight; this is the intended one, the opposite
-    box's share.
+    box's share. The nodes of a grid line share their coordinate, so gradients reach the positions of the first line of nodes
+    along each axis only.
     """
 
     def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
@@ -162,8 +177,13 @@ class Multilinear(Representation):
                 weights = weights.index_copy(0, chosen, shares)
         return _coupling(points, mesh, nodes + mesh.starts[items][:, None], weights)
 
+    def touched(self, mesh: MeshUnion) -> int:
+        return 2**mesh.space.dim
+
     @staticmethod
-    def _locate(points: Tensor, axes: tuple[Tensor, ...], positions: Tensor) -> tuple[Tensor, Tensor]:
+    def _locate(
+        points: Float[Tensor, "points dim"], axes: tuple[Float[Tensor, " _"], ...], positions: Float[Tensor, "nodes dim"]
+    ) -> tuple[Int[Tensor, "points touched"], Float[Tensor, "points touched"]]:
         shape = [len(axis) for axis in axes]
         strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
         lows, shares = [], []
@@ -189,95 +209,115 @@ class Barycentric(Representation):
     """P1 hat functions on the triangles of any planar mesh; outside of them, the weights of the closest point of their border."""
 
     CANDIDATES = 6
+    TABLE = 2**18  # pairs of points and triangles or segments at a time: bounds the memory
 
     def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
         require(points.shape[-1] == 2, f"barycentric weights need a planar space; this one has {points.shape[-1]} dimensions")
         triangles, triangle_counts = self._flat(mesh, [_triangles(part.cells) for part in mesh.parts])
         borders, border_counts = self._flat(mesh, [part.boundary for part in mesh.parts])
-        chosen = self._containing(points.detach(), items, mesh.positions.detach(), triangles, triangle_counts)
-        inside = chosen >= 0
+        here, positions = points.detach(), mesh.positions.detach()
+        chosen = self._containing(here, items, positions, triangles, triangle_counts, self.CANDIDATES)
+        left = torch.nonzero(chosen < 0)[:, 0]
+        within, segment = self._border(here[left], items[left], positions, borders, border_counts)
+        # only points inside are worth a wider search, or its cost would grow with the mesh for all outside
+        tried, most, hidden = self.CANDIDATES, max(triangle_counts), left[within]
+        while len(hidden) and tried < most:
+            tried = min(most, tried * 8)
+            chosen[hidden] = self._containing(here[hidden], items[hidden], positions, triangles, triangle_counts, tried)
+            hidden = hidden[chosen[hidden] < 0]
         triangles = triangles if len(triangles) else triangles.new_zeros(1, 3)
         corners = triangles[chosen.clamp(min=0)]
         weights = _barycentric(points, *mesh.positions[corners].unbind(1))
-        segment, share = self._closest(points, items, mesh.positions, borders, border_counts, ~inside)
+        outside = chosen[left] < 0
+        rows, segment = left[outside], borders[segment[outside]]
+        share = _along(points[rows], *mesh.positions[segment].unbind(1))
         edge = torch.cat([segment, segment[:, 1:]], -1)
         edge_weights = torch.stack([1 - share, share, torch.zeros_like(share)], -1)
-        outside = torch.nonzero(~inside)[:, 0]
-        nodes = corners.index_copy(0, outside, edge)
-        return _coupling(points, mesh, nodes, weights.index_copy(0, outside, edge_weights))
+        return _coupling(points, mesh, corners.index_copy(0, rows, edge), weights.index_copy(0, rows, edge_weights))
+
+    def touched(self, mesh: MeshUnion) -> int:
+        return 3
 
     @staticmethod
-    def _flat(mesh: MeshUnion, per_part: list[Tensor]) -> tuple[Tensor, list[int]]:
+    def _flat(mesh: MeshUnion, per_part: list[Int[Tensor, "_ corners"]]) -> tuple[Int[Tensor, "cells corners"], list[int]]:
+        """The cells of all items with their nodes numbered in the union, and how many each item has."""
         starts = mesh.starts.tolist()
         rows = [per_part[part] + start for part, start in zip(mesh.part_of_item, starts, strict=True)]
         return torch.cat(rows), mesh.per_item([len(of_part) for of_part in per_part])
 
-    def _containing(self, points: Tensor, items: Tensor, positions: Tensor, triangles: Tensor, counts: list[int]) -> Tensor:
-        """The triangle around each point, -1 if none: first among those with the nearest centres, then among all of the item."""
+    def _containing(
+        self,
+        points: Float[Tensor, "points 2"],
+        items: Int[Tensor, " points"],
+        positions: Float[Tensor, "nodes 2"],
+        triangles: Int[Tensor, "triangles 3"],
+        counts: list[int],
+        tried: int,
+    ) -> Int[Tensor, " points"]:
+        """The triangle around each point among the `tried` of its item with the nearest centres; -1 if none."""
         chosen = torch.full((len(points),), -1, device=points.device)
-        if len(triangles) == 0 or len(points) == 0:
+        if len(triangles) == 0:
             return chosen
         centres = positions[triangles].mean(1)
         starts = torch.tensor([0, *itertools.accumulate(counts)], device=points.device)[:-1]
-        tried = self.CANDIDATES
-        left = torch.arange(len(points), device=points.device)
-        while len(left):
-            found = nearest(points[left], items[left], centres, starts, counts, min(tried, max(counts)))
-            corners = positions[triangles[found.clamp(min=0)]]  # left, candidates, 3, 2
-            weights = _barycentric(points[left][:, None].expand(-1, found.shape[1], -1), *corners.unbind(2))
-            depth = torch.where(found >= 0, weights.amin(-1), -torch.inf)
-            best, which = depth.max(-1)
-            hit = best >= -1e-6
-            chosen[left[hit]] = found[hit].gather(1, which[hit][:, None])[:, 0]
-            left = left[~hit]
-            if tried >= max(counts):
-                break
-            tried = max(counts) if max(counts) <= 128 else tried * 8
+        for rows in torch.arange(len(points), device=points.device).split(max(1, self.TABLE // tried)):
+            found = nearest(points[rows], items[rows], centres, starts, counts, min(tried, max(counts)))
+            corners = positions[triangles[found.clamp(min=0)]]  # rows, candidates, 3, 2
+            weights = _barycentric(points[rows][:, None].expand(-1, found.shape[1], -1), *corners.unbind(2))
+            best, which = torch.where(found >= 0, weights.amin(-1), -torch.inf).max(-1)
+            chosen[rows] = torch.where(best >= -1e-6, found.gather(1, which[:, None])[:, 0], -1)
         return chosen
 
-    @staticmethod
-    def _closest(
-        points: Tensor, items: Tensor, positions: Tensor, borders: Tensor, counts: list[int], outside: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """For each outside point the border segment next to it and how far along it the closest point lies."""
-        rows = torch.nonzero(outside)[:, 0]
+    def _border(
+        self,
+        points: Float[Tensor, "points 2"],
+        items: Int[Tensor, " points"],
+        positions: Float[Tensor, "nodes 2"],
+        borders: Int[Tensor, "segments 2"],
+        counts: list[int],
+    ) -> tuple[Bool[Tensor, " points"], Int[Tensor, " points"]]:
+        """Whether each point lies inside its item's border (a ray crosses it an odd number of times), and the closest segment."""
         starts = torch.tensor([0, *itertools.accumulate(counts)], device=points.device)[:-1]
-        slots = torch.arange(max(counts), device=points.device)
-        of_item = items[rows]
-        filled = slots < torch.tensor(counts, device=points.device)[of_item][:, None]
-        candidates = torch.where(filled, starts[of_item][:, None] + slots, starts[of_item][:, None])
-        segments = borders[candidates]  # outside, most, 2
-
-        def along(ends: Tensor, x: Tensor) -> Tensor:
-            a, b = ends.unbind(-2)
-            squared = (b - a).square().sum(-1)
-            return (((x - a) * (b - a)).sum(-1) / torch.where(squared > 0, squared, 1.0)).clamp(0, 1)
-
-        ends = positions[segments].detach()
-        x = points[rows][:, None].detach().expand(-1, candidates.shape[1], -1)
-        share = along(ends, x)
-        foot = ends[..., 0, :] + share[..., None] * (ends[..., 1, :] - ends[..., 0, :])
-        which = (foot - x).square().sum(-1).argmin(-1)
-        segment = segments.gather(1, which[:, None, None].expand(-1, 1, 2))[:, 0]
-        return segment, along(positions[segment], points[rows])
+        slots, sizes = torch.arange(max(counts), device=points.device), torch.tensor(counts, device=points.device)
+        within, closest = torch.zeros_like(items, dtype=torch.bool), torch.zeros_like(items)
+        for rows in torch.arange(len(points), device=points.device).split(max(1, self.TABLE // max(counts))):
+            filled = slots < sizes[items[rows]][:, None]  # rows, most
+            candidates = starts[items[rows]][:, None] + torch.where(filled, slots, 0)
+            a, b = positions[borders[candidates]].unbind(2)
+            x = points[rows][:, None].expand(a.shape)
+            foot = torch.lerp(a, b, _along(x, a, b)[..., None])
+            closest[rows] = candidates.gather(1, (foot - x).square().sum(-1).argmin(-1, keepdim=True))[:, 0]
+            astride = (a[..., 1] > x[..., 1]) != (b[..., 1] > x[..., 1])
+            # the ray to the right of x meets a segment that it is astride of if x lies to the left of it, seen upwards
+            left = (_cross(b - a, x - a) > 0) == (b[..., 1] > a[..., 1])
+            within[rows] = (astride & left & filled).sum(-1) % 2 == 1
+        return within, closest
 
 
-def _triangles(cells: Tensor | None) -> Tensor:
+def _triangles(cells: Int[Tensor, "cells corners"] | None) -> Int[Tensor, "triangles 3"]:
     require(cells is not None, "barycentric weights need a mesh with cells; build it with grid_mesh, scattered_mesh or mesh_at")
     assert cells is not None
     return cells if cells.shape[1] == 3 else cells.new_zeros(0, 3)
 
 
-def _barycentric(x: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+def _along(x: Float[Tensor, "*n 2"], a: Float[Tensor, "*n 2"], b: Float[Tensor, "*n 2"]) -> Float[Tensor, "*n"]:
+    """How far along the segment a b its point closest to x lies, from 0 to 1."""
+    squared = (b - a).square().sum(-1)
+    return (((x - a) * (b - a)).sum(-1) / torch.where(squared > 0, squared, 1.0)).clamp(0, 1)
+
+
+def _cross(u: Float[Tensor, "*n 2"], v: Float[Tensor, "*n 2"]) -> Float[Tensor, "*n"]:
+    return u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]
+
+
+def _barycentric(
+    x: Float[Tensor, "*n 2"], a: Float[Tensor, "*n 2"], b: Float[Tensor, "*n 2"], c: Float[Tensor, "*n 2"]
+) -> Float[Tensor, "*n 3"]:
     """Barycentric coordinates of x in the triangle a b c; all -1 for a flat triangle."""
-
-    def cross(u: Tensor, v: Tensor) -> Tensor:
-        return u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]
-
-    area = cross(b - a, c - a)
+    area = _cross(b - a, c - a)
     flat = area.abs() <= 1e-6 * torch.maximum((b - a).square().sum(-1), (c - a).square().sum(-1))
     safe = torch.where(flat, 1.0, area)
-    second, third = cross(x - a, c - a) / safe, cross(b - a, x - a) / safe
+    second, third = _cross(x - a, c - a) / safe, _cross(b - a, x - a) / safe
     weights = torch.stack([1 - second - third, second, third], -1)
     return torch.where(flat[..., None], -1.0, weights)
 

@@ -164,25 +164,41 @@ def safe_norm(vectors: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n"]:
     return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
 
 
+ROUNDING = 1e-14  # of the arithmetic below and in Qhull
+
+
 def delaunay(positions: Float[Tensor, "nodes dim"]) -> Int[Tensor, "cells corners"]:
     """Delaunay simplices in the affine hull of the nodes, so that 1 node, 2 nodes and collinear nodes are no exception.
 
-    One node gives the cell [[0]]; collinear nodes give the segments of a chain. A node that coincides with
-    another one is in no cell.
+    One node gives the cell [[0]]; collinear nodes give the segments of a chain. Nodes count as collinear, and Qhull sees nodes as
+    coincident, up to the rounding of their positions; of those that coincide only one is in a cell.
     """
     points = positions.detach().cpu().double().numpy()
+    tolerance = max(8 * torch.finfo(positions.dtype).eps, ROUNDING) * np.abs(points).max()
     distinct, first = np.unique(points, axis=0, return_index=True)
-    centred = distinct - distinct.mean(0)
-    _, stretch, axes = np.linalg.svd(centred, full_matrices=False)
-    rank = int((stretch > 1e-7 * max(stretch[0], 1e-300)).sum()) if len(distinct) > 1 else 0
-    flat = centred @ axes[:rank].T
-    if rank == 0:
+    apart = _apart(distinct, tolerance)
+    centred = distinct - distinct[apart].mean(0)
+    flat = centred @ np.linalg.svd(centred[apart], full_matrices=False)[2].T
+    flat = flat[:, np.abs(flat[apart]).max(0) > tolerance]
+    if flat.shape[1] == 0:
         cells = np.zeros((1, 1), dtype=np.int64)
-    elif rank == 1:
+    elif flat.shape[1] == 1:
         order = np.argsort(flat[:, 0])
         cells = np.stack([order[:-1], order[1:]], axis=1)
     else:
         from scipy.spatial import Delaunay
 
-        cells = Delaunay(flat).simplices
+        cells = apart[Delaunay(flat[apart]).simplices]
     return torch.as_tensor(first[cells], dtype=torch.long, device=positions.device)
+
+
+def _apart(points: np.ndarray, tolerance: float) -> np.ndarray:
+    """Indices of points no two of which are within the tolerance, and which have all others within it."""
+    from scipy.spatial import KDTree
+
+    kept = np.ones(len(points), dtype=bool)
+    pairs = KDTree(points).query_pairs(tolerance, output_type="ndarray")
+    for one, other in pairs[np.lexsort(pairs.T[::-1])]:
+        if kept[one]:
+            kept[other] = False
+    return np.flatnonzero(kept)

@@ -75,16 +75,18 @@ def cell_edges(cells: Int[Tensor, "cells corners"], level: int = 0) -> Edges:
 
 
 def delaunay_edges(space: Space, positions: Float[Tensor, "nodes dim"]) -> Edges:
-    """The Delaunay triangulation (paper A.4); a chain for collinear nodes; coinciding nodes are joined to each other."""
-    edges = cell_edges(space.triangulate(positions))
-    lonely = torch.ones(len(positions), dtype=torch.bool, device=positions.device)
-    lonely[edges.receivers] = False
-    if len(positions) > 1 and bool(lonely.any()):
-        alone = torch.nonzero(lonely)[:, 0]
-        exact = "donot_use_mm_for_euclid_dist"  # products round, and twins would seem apart
-        distances = torch.cdist(positions[alone].detach(), positions.detach(), compute_mode=exact)
-        distances[torch.arange(len(alone)), alone] = math.inf
-        pairs = torch.stack([alone, distances.argmin(-1)], -1)
+    """The Delaunay triangulation (paper A.4); a chain for collinear nodes; nodes that coincide with one of these join it."""
+    cells = space.triangulate(positions)
+    edges = cell_edges(cells)
+    in_cell = torch.zeros(len(positions), dtype=torch.bool, device=positions.device)
+    in_cell[cells.flatten()] = True
+    if not bool(in_cell.all()):
+        from scipy.spatial import KDTree
+
+        used, left = torch.nonzero(in_cell)[:, 0], torch.nonzero(~in_cell)[:, 0]
+        points = positions.detach().double()
+        _, closest = KDTree(points[used].cpu().numpy()).query(points[left].cpu().numpy())
+        pairs = torch.stack([left, used[torch.as_tensor(closest, device=used.device)]], -1)
         edges = both_ways(torch.cat([torch.stack(edges[:2], -1), pairs]))
     return edges
 
@@ -106,10 +108,11 @@ def radius_edges(radius: float) -> Connect:
     return connect
 
 
-def multiscale_edges(ratio: float = 4.0, coarsest: int = 4) -> Connect:
+def multiscale_edges(ratio: float = 4.0, coarsest: int = 4, finest: Connect = delaunay_edges) -> Connect:
     """Delaunay edges of nested well-spread subsets, each `ratio` times smaller, down to about `coarsest` nodes; levels 0, 1, ...
 
-    A pair joined at several scales keeps its finest level.
+    A pair joined at several scales keeps its finest level. `finest` joins all nodes at level 0: on a regular grid, where Delaunay
+    triangulations have ties, by the grid's own rule.
     """
     require(ratio > 1, f"the ratio between scales must be above 1; got {ratio}")
 
@@ -123,7 +126,7 @@ def multiscale_edges(ratio: float = 4.0, coarsest: int = 4) -> Connect:
         levels = keys
         for level, size in enumerate(sizes):
             subset = torch.arange(num_nodes, device=positions.device) if level == 0 else order[:size]
-            edges = delaunay_edges(space, positions[subset])
+            edges = (finest if level == 0 else delaunay_edges)(space, positions[subset])
             key = subset[edges.senders] * num_nodes + subset[edges.receivers]
             key = key[~torch.isin(key, keys)]
             keys = torch.cat([keys, key])

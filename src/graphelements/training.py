@@ -14,11 +14,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .checkpoints import load_state, read_tensors, write_tensors
-from .configs import require_choices, to_plain
+from .checkpoints import check_tensors, read_tensors, write_tensors
+from .configs import require_types, to_plain
 from .edge_kernels import compiler_available
-from .errors import require
-from .files import replaced
+from .errors import InputError, require
+from .files import exists, replaced
 from .functions import SFTBatch
 from .meshes import Mesh
 from .network import GraphElementNetwork, Meshes
@@ -49,7 +49,7 @@ class TrainingConfig:
     compile: Literal["auto", "off"] = "auto"
 
     def __post_init__(self) -> None:
-        require_choices(self)
+        require_types(self)
         require(self.steps > 0, f"training.steps must be positive; got {self.steps}")
         floats = (self.learning_rate, self.clip, self.weight_decay)
         require(all(map(math.isfinite, floats)), f"training.learning_rate, clip and weight_decay must be finite; got {floats}")
@@ -95,14 +95,24 @@ def fit(
     done, seconds = _resume(network, optimizer, folder, config) if folder else (0, 0.0)
     network.compiled_kernels = config.compile == "auto" and compiler_available()
     network.train()
+    require(
+        fabric.world_size == 1 or not list(network.losses.parameters()),
+        "losses with weights of their own are trained in one process; leave out --devices",
+    )
     module, wrapped = fabric.setup(network, optimizer)
     log = _Log(folder / "log.csv", done) if folder and fabric.is_global_zero else None
     started, first = time.monotonic() - seconds, done
 
     def save_state() -> None:
         if folder and fabric.is_global_zero:
-            header = {"step": done, "seconds": time.monotonic() - started, "training": to_plain(config)}
-            write_tensors(folder / STATE, _state(network, optimizer), "training state", header)
+            tensors = _state(network, optimizer)
+            header = {
+                "step": done,
+                "seconds": time.monotonic() - started,
+                "training": to_plain(config),
+                "tensors": sorted(tensors),
+            }
+            write_tensors(folder / STATE, tensors, "training state", header)
 
     try:
         for step in range(done, config.steps):
@@ -110,11 +120,13 @@ def fit(
                 group["lr"] = config.rate(step)
             batch, meshes = share(*batch_of(step), fabric.global_rank, fabric.world_size)
             if step == first:
-                network.sft.validate(batch, next(network.parameters()).dtype)
+                network.validate(batch, meshes)
             batch, meshes = batch.to(fabric.device), union(meshes, batch.num_items).to(fabric.device)
             wrapped.zero_grad()
             loss = network.loss(module(batch, meshes), batch)
             value = _mean(fabric, loss)
+            if not math.isfinite(value):
+                network.validate(batch, meshes)  # says so if it is the data
             require(
                 math.isfinite(value), f"the loss is {value} at step {step + 1}; lower training.learning_rate or set training.clip"
             )
@@ -139,6 +151,7 @@ def fit(
         raise
     finally:
         network.eval()
+        network.compiled_kernels = False  # a single prediction should not wait for a compiler
         if log:
             log.close()
 
@@ -190,35 +203,56 @@ def _state(network: GraphElementNetwork, optimizer: torch.optim.Optimizer) -> di
     return tensors
 
 
+@dataclass(frozen=True)
+class _Header:
+    """What a training state says of itself."""
+
+    step: int
+    seconds: float
+    training: dict[str, Any]
+    tensors: list[str]
+
+    @classmethod
+    def read(cls, header: dict[str, Any], path: Path, steps: int) -> _Header:
+        damaged = f"{path}: the training state is damaged; delete it to start again"
+        try:
+            found = cls(**{name: header[name] for name in ("step", "seconds", "training", "tensors")})
+            require_types(found)
+        except (KeyError, InputError):
+            raise InputError(damaged) from None
+        require(0 <= found.step <= steps, damaged)
+        return found
+
+
 def _resume(
     network: GraphElementNetwork, optimizer: torch.optim.Optimizer, folder: Path, config: TrainingConfig
 ) -> tuple[int, float]:
     """Take up the state in the folder: how many steps are done and how many seconds they took."""
     path = folder / STATE
-    if not path.exists():
+    if not exists(path):
         return 0, 0.0
     tensors, header = read_tensors(path, "training state")
-    plain: dict[str, Any] = to_plain(config)
-    before: dict[str, Any] = header.get("training", {})
-    changed = sorted(name for name in plain if plain[name] != before.get(name))
+    state = _Header.read(header, path, config.steps)
+    changed = sorted(name for name, value in to_plain(config).items() if value != state.training.get(name))
     require(
         not changed,
         f"{folder} holds a run with other training settings ({', '.join(changed)}); repeat them or train into another folder",
     )
-    prefix = "network."
-    load_state(network, {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}, path)
-    state: dict[int, dict[str, Tensor]] = {}
-    try:
-        for name, tensor in tensors.items():
-            if name.startswith("optimizer."):
-                _, number, key = name.split(".")
-                state.setdefault(int(number), {})[key] = tensor
-        done, seconds = int(header["step"]), float(header["seconds"])
-    except (KeyError, TypeError, ValueError):
-        done, seconds = -1, 0.0
-    require(0 <= done <= config.steps, f"{path}: the training state is damaged; delete it to start again")
-    optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
-    return done, seconds
+    shapes = {f"network.{name}": tensor.shape for name, tensor in network.state_dict().items()}
+    for number, parameter in enumerate(optimizer.param_groups[0]["params"]):
+        moments = {"exp_avg": parameter.shape, "exp_avg_sq": parameter.shape, "step": torch.Size()}
+        # a parameter that never had a gradient has no moments
+        shapes |= {f"optimizer.{number}.{m}": shape for m, shape in moments.items() if f"optimizer.{number}.{m}" in state.tensors}
+    require(set(state.tensors) == set(shapes), f"{path}: the training state is of another network; train into another folder")
+    check_tensors(shapes, tensors, path)
+    network.load_state_dict({n.removeprefix("network."): t for n, t in tensors.items() if n.startswith("network.")})
+    moments_of: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimizer."):
+            _, number, moment = name.split(".")
+            moments_of.setdefault(int(number), {})[moment] = tensor
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": moments_of})
+    return state.step, state.seconds
 
 
 class _Log:

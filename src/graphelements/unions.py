@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ from .spaces import Space
 from .topology import EdgeTables, build_tables
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MeshUnion:
     """The disjoint union of the meshes of a batch: one graph, with the item of every node.
 
@@ -54,6 +55,15 @@ class MeshUnion:
         count = torch.zeros_like(self.positions[:, 0]).index_add(0, self.receivers, finest.to(total))
         # coinciding nodes have length 0: keep ratios finite
         return torch.where(count > 0, total / count.clamp(min=1), 1.0).clamp(min=1e-4)
+
+    @cached_property
+    def areas(self) -> Float[Tensor, " nodes"]:
+        """The length, area or volume around each node, in units of the space: the integral of its P1 hat function.
+
+        That is an equal share of each cell at the node; spacing^dim on a mesh whose cells do not fill the space.
+        """
+        of_parts = [_areas(part) for part in self.parts]
+        return torch.cat([of_parts[part] for part in self.part_of_item])
 
     @cached_property
     def tables(self) -> EdgeTables:
@@ -105,6 +115,16 @@ def union(meshes: Mesh | Sequence[Mesh] | MeshUnion, num_items: int | None = Non
         torch.arange(len(meshes), device=device).repeat_interleave(nodes, output_size=sum(m.num_nodes for m in meshes)),
         starts,
     )
+
+
+def _areas(mesh: Mesh) -> Float[Tensor, " nodes"]:
+    cells, dim = mesh.cells, mesh.space.intrinsic_dim
+    if cells is None or not cells.shape[1] - 1 == dim == mesh.space.dim:
+        return _repeated(mesh, 1).spacing ** dim
+    corners = mesh.positions[cells] / mesh.space.unit_length
+    volumes = torch.linalg.det(corners[:, 1:] - corners[:, :1]).abs() / math.factorial(dim)
+    shares = (volumes / (dim + 1))[:, None].expand(cells.shape)
+    return torch.zeros_like(mesh.positions[:, 0]).index_add(0, cells.flatten(), shares.flatten())
 
 
 def _repeated(mesh: Mesh, num_items: int) -> MeshUnion:

@@ -138,7 +138,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
         "3 items a step cannot be shared evenly by 2 processes",
         [*RUN, "--devices", "2", *settings(batches_items=3, batches_scenarios=1)],
     ),
-    "train: a folder with a broken config": ("not readable as JSON", [*TRAIN, "houses.npz", "--out", "broken_run"]),
+    "train: a folder with a broken config": ("not readable as the JSON of a run", [*TRAIN, "houses.npz", "--out", "broken_run"]),
     "train: a folder with a state of unknown origin": (
         "a training state without config.json",
         [*TRAIN, "houses.npz", "--out", "orphan_run"],
@@ -179,7 +179,15 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "evaluate: below a file": ("cannot be written", [*EVALUATE, "houses.npz", "--out", "house.json/scores.json"]),
     "evaluate: a checkpoint without a task": ("no task", ["evaluate", "bare.safetensors", "--data", "houses.npz"]),
     "evaluate: a checkpoint of another task": ("'mazes'", ["evaluate", "mazes.safetensors", "--data", "houses.npz"]),
-    "evaluate: a checkpoint of other functions": ("input functions", ["evaluate", "other.safetensors", "--data", "houses.npz"]),
+    "evaluate: a checkpoint of other functions": (
+        "a space of the network's kind",
+        ["evaluate", "other.safetensors", "--data", "houses.npz"],
+    ),
+    "evaluate: a name that no file can have": (
+        "does not exist",
+        ["evaluate", "x" * 300 + ".safetensors", "--data", "houses.npz"],
+    ),
+    "train: a folder that no file system takes": ("cannot be written", [*TRAIN, "houses.npz", "--out", "x" * 300]),
     # predict
     "predict: a grid and points": ("either --grid or --points", [*PREDICT, "field.csv", "--grid", "5", "--points", "points.csv"]),
     "predict: a picture of points": ("a picture needs a grid", [*PREDICT, "field.png", "--points", "points.csv"]),
@@ -199,7 +207,10 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "predict: a folder as points": ("directory", [*PREDICT, "field.csv", "--points", "folder"]),
     "predict: a checkpoint without a task": ("no task", ["predict", "bare.safetensors", *PREDICT[2:], "field.csv"]),
     "predict: a checkpoint of another task": ("mazes", ["predict", "mazes.safetensors", *PREDICT[2:], "field.csv"]),
-    "predict: a checkpoint of other functions": ("input functions", ["predict", "other.safetensors", *PREDICT[2:], "field.csv"]),
+    "predict: a checkpoint of other functions": (
+        "a space of the network's kind",
+        ["predict", "other.safetensors", *PREDICT[2:], "field.csv"],
+    ),
     # files
     **{
         f"house: {name}": (part, ["predict", "model.safetensors", "--house", f"house_{name}.json", "--out", "field.csv"])

@@ -12,9 +12,9 @@ from command_line import call
 from graphelements.experiments.comparison import compared, interval
 
 
-def write_evaluation(path: Path, errors: dict[int, list[float]], method: str = "gen", houses: str = "test") -> Path:
+def write_evaluation(path: Path, errors: dict[int, list[float]], method: str = "gen", houses: int = 2) -> Path:
     results = [{"method": method, "resolution": k, "mse_of_item": of_house} for k, of_house in errors.items()]
-    path.write_text(json.dumps({"data": "houses", "houses": houses, "results": results}))
+    path.write_text(json.dumps({"contents": {"houses": houses}, "results": results}))
     return path
 
 
@@ -52,14 +52,16 @@ def test_the_command_prints_a_row_for_each_resolution(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("", "is not an evaluation"),
+        ("", "is not readable as an evaluation"),
+        ("[" * 100_000, "is not readable as an evaluation"),
         ("[]", "is not an evaluation"),
         ('{"results": []}', "is not an evaluation"),
-        ('{"data": "d", "houses": "test", "results": [{"method": "gen"}]}', "is not an evaluation"),
-        ('{"data": "d", "houses": "test", "results": []}', "no learned method"),
-        ('{"data": "d", "houses": "test", "results": [{"method": "gen", "resolution": 9, "mse_of_item": [1.0]}]}', "same houses"),
+        ('{"contents": {"houses": 2}, "results": [{"method": "gen"}]}', "is not an evaluation"),
+        ('{"contents": {"houses": 2}, "results": []}', "no learned method"),
+        ('{"contents": {"houses": 3}, "results": [{"method": "np", "resolution": 1, "mse_of_item": [1, 2]}]}', "the same houses"),
+        ('{"contents": {"houses": 2}, "results": [{"method": "gen", "resolution": 9, "mse_of_item": [1, 2]}]}', "in common"),
         (
-            '{"data": "d", "houses": "t", "results": [{"method": "gen", "resolution": 9, "mse_of_item": ["x", 1]}]}',
+            '{"contents": {"houses": 2}, "results": [{"method": "gen", "resolution": 4, "mse_of_item": ["x", 1]}]}',
             "not an evaluation",
         ),
     ],
@@ -74,7 +76,7 @@ def test_what_cannot_be_compared_is_one_line(tmp_path: Path, content: str, messa
 
 
 def test_evaluations_of_different_houses_are_not_averaged(tmp_path: Path) -> None:
-    ours = [write_evaluation(tmp_path / f"{houses}.json", {4: [0.1, 0.2]}, houses=houses) for houses in ("test", "train")]
+    ours = [write_evaluation(tmp_path / f"{houses}.json", {4: [0.1, 0.2]}, houses=houses) for houses in (2, 3)]
     outcome = call("compare", "--ours", str(ours[0]), "--ours", str(ours[1]), "--theirs", str(ours[0]))
     assert outcome.code == 2
     assert "same houses" in outcome.err

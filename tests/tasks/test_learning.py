@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from graphelements import build_network, fit, get_task
 from graphelements.checkpoints import Checkpoint
@@ -15,7 +14,6 @@ from graphelements.configs import with_settings
 @pytest.mark.long
 def test_the_default_network_learns_the_physics_of_houses_it_has_not_seen(tmp_path: Path) -> None:
     """After 600 steps on 100 houses, more nodes are better, and 7x7 nodes beat P1 finite elements on 4x4."""
-    torch.set_num_threads(2)
     task = get_task("poisson-square")
     for name, num, seed in (("train.npz", 100, 1), ("test.npz", 20, 2)):
         assert list(task.generate(tmp_path / name, num, seed)) == list(range(1, num + 1))

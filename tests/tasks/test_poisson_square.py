@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from real_data import needs_real_houses, real_houses
 
 from graphelements import Checkpoint, NetworkConfig, SFTBatch, build_network
 from graphelements.data.house_files import save_houses
@@ -19,17 +19,8 @@ from graphelements.errors import InputError
 from graphelements.tasks.poisson_square import HELD_OUT, TASK, parse_numbers
 from graphelements.tasks.task import BatchConfig, RunConfig
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
-REAL = Path(os.environ.get("GRAPHELEMENTS_DATA", SHARED)) / "poisson_houses"
-needs_real_houses = pytest.mark.skipif(not REAL.is_dir(), reason=f"the authors' houses are not in {REAL}; set GRAPHELEMENTS_DATA")
-
 SMALLEST = NetworkConfig(latent_size=2, encoder_hidden=(2,), decoder_hidden=(2,), rounds=0, representation="multilinear")
 CONFIG = RunConfig(batches=BatchConfig(items=3, scenarios=2, queries=5, resolutions=(1, 2, 4, 7)))
-
-
-@cache
-def real_houses() -> Houses:
-    return TASK.load(REAL)
 
 
 @cache

@@ -27,7 +27,7 @@ def compare(
     table = Table("resolution", "ours", "over seeds", "theirs", "over seeds", "ours - theirs", "95 % over houses")
     for row in compared(ours, theirs):
         table.add_row(
-            f"{row.resolution}x{row.resolution}",
+            "np" if row.resolution == "np" else f"{row.resolution}x{row.resolution}",
             f"{row.ours:.5f}",
             f"{row.ours_spread:.5f}",
             f"{row.theirs:.5f}",

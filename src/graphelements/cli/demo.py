@@ -16,13 +16,14 @@ def run_demo(out: str) -> None:
     from ..checkpoints import load_checkpoint
     from ..data.house_files import load_houses
     from ..data.poisson import p1_solution
+    from ..files import exists
     from ..tasks.house_fields import draw_comparison, grid_points
     from ..tasks.poisson_square import TASK, predict_scenario
 
     folder = Path(out)
     houses = {"train": folder / "train_houses.npz", "test": folder / "test_houses.npz"}
     for seed, (name, num) in enumerate((("train", TRAIN_HOUSES), ("test", TEST_HOUSES)), start=1):
-        if not houses[name].exists():
+        if not exists(houses[name]):
             typer.echo(f"{name}: {num} random houses, 32 scenarios each, solved on 250 x 250 nodes")
             data.generate(TASK.name, houses[name], num, seed)
     typer.echo(f"training the default network on all sizes from 2x2 to 7x7, {STEPS} steps")
@@ -37,7 +38,7 @@ def run_demo(out: str) -> None:
     figures = []
     for house in load_houses(houses["test"]).houses[:3]:
         scenario = house.scenario(0)
-        predictions = {f"{k}x{k} nodes": predict_scenario(checkpoint, scenario, k, points) for k in (7,)}
+        prediction = predict_scenario(checkpoint, scenario, 7, points)
         figures.append(folder / f"house_{house.number}.png")
-        draw_comparison(figures[-1], scenario, p1_solution(scenario, points), predictions, TASK.mesh(checkpoint.mesh, 7))
+        draw_comparison(figures[-1], scenario, p1_solution(scenario, points), prediction, TASK.mesh(checkpoint.mesh, 7))
     typer.echo(f"table and figures are in {folder}/: evaluation.json, {', '.join(figure.name for figure in figures)}")

@@ -46,7 +46,8 @@ def evaluate(
     found = task.load(data, houses)
     with Console(stderr=True).status("evaluating") as status:
         scores = task.evaluate(loaded, found, sizes, lambda text: status.update(f"evaluating {text}"))
-    described = {"task": task.name, "checkpoint": checkpoint, "data": str(data), "houses": houses, "training": loaded.training}
+    described = {"task": task.name, "checkpoint": checkpoint, "data": str(data), "houses": houses}
+    described |= {"contents": task.describe(found), "training": loaded.training}
     with replaced(target) as temporary:
         temporary.write_text(json.dumps(described | {"results": [asdict(score) for score in scores]}, indent=1) + "\n")
     brief = [{name: value for name, value in asdict(score).items() if name != "mse_of_item"} for score in scores]

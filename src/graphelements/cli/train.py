@@ -51,6 +51,8 @@ def train(
 
     def ask_to_stop(*_: object) -> None:
         nonlocal asked
+        if asked:  # a second time: at once, from the last saved state
+            raise KeyboardInterrupt
         asked = True
 
     before = signal.signal(signal.SIGINT, ask_to_stop)

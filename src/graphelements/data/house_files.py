@@ -72,7 +72,7 @@ def save_houses(path: str | Path, houses: Houses, manifest: Mapping[str, Any] | 
         "temperatures": np.stack(temperatures),
     }
     with replaced(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def load_houses(path: str | Path, numbers: Sequence[int] | None = None) -> Houses:

@@ -139,10 +139,6 @@ class Houses:
         require(not missing, f"there are {len(self)} houses, {some(self.numbers)}; not among them: {some(missing)}")
         return Houses(tuple(by_number[number] for number in numbers))
 
-    def joined(self, other: Houses) -> Houses:
-        """These houses and those; no number may occur twice."""
-        return Houses(self.houses + other.houses)
-
     def batch(
         self,
         houses: Int[Tensor, " items"] | Int[np.ndarray, " items"],

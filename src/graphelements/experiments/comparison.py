@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InputError, require
+from ..files import read_json
 
 LEARNED = ("gen", "np")
 DRAWS = 10_000
@@ -19,7 +19,7 @@ DRAWS = 10_000
 class Comparison:
     """Mean errors of two methods at one resolution, their deviations over seeds, the paired difference and its interval."""
 
-    resolution: int
+    resolution: int | str
     ours: float
     ours_spread: float
     theirs: float
@@ -31,16 +31,14 @@ class Comparison:
 
 def compared(ours: Sequence[Path], theirs: Sequence[Path]) -> list[Comparison]:
     """The learned methods of two sets of evaluations (one file per seed), at every resolution of the first."""
-    first, second = _errors(ours), _errors(theirs)
+    (first, houses), (second, others_houses) = _errors(ours), _errors(theirs)
+    require(houses == others_houses, "only evaluations on the same houses can be compared; evaluate both on the same data")
+    single = second.pop("np", None)
     rows = []
     for resolution, errors in first.items():
-        others = second.get(resolution, next(iter(second.values())) if len(second) == 1 else None)
+        others = second.get(resolution, single)
         if others is None:
             continue
-        require(
-            errors.shape[1] == others.shape[1],
-            "only evaluations on the same houses can be compared; evaluate both on the same data",
-        )
         differences = errors.mean(0) - others.mean(0)
         low, high = interval(differences)
         spreads = [float(e.mean(1).std(ddof=1)) if len(e) > 1 else float("nan") for e in (errors, others)]
@@ -67,23 +65,24 @@ def interval(differences: np.ndarray, seed: int = 0) -> tuple[float, float]:
     return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
 
 
-def _errors(paths: Sequence[Path]) -> dict[int, np.ndarray]:
-    """Resolution -> errors (seeds, houses) of the learned method in these files."""
-    found: dict[int, list[list[float]]] = {}
-    houses = set()
+def _errors(paths: Sequence[Path]) -> tuple[dict[int | str, np.ndarray], dict]:
+    """Resolution (or "np") -> errors (seeds, houses) of the learned method in these files; and what they were scored on."""
+    found: dict[int | str, list[list[float]]] = {}
+    houses = []
     for path in paths:
+        saved = read_json(path, "an evaluation saved by `graphelements evaluate`")
         try:
-            saved = json.loads(path.read_text())
-            houses.add((saved["data"], saved["houses"]))
+            houses.append(dict(saved["contents"]))
             for score in saved["results"]:
                 if score["method"] in LEARNED:
-                    found.setdefault(int(score["resolution"]), []).append([float(error) for error in score["mse_of_item"]])
-        except (OSError, ValueError, KeyError, TypeError):
+                    key = "np" if score["method"] == "np" else int(score["resolution"])
+                    found.setdefault(key, []).append([float(error) for error in score["mse_of_item"]])
+        except (KeyError, TypeError, ValueError):
             raise InputError(f"{path} is not an evaluation saved by `graphelements evaluate`; run it again") from None
     require(len(found) > 0, f"{paths[0]} has no learned method; evaluate a checkpoint")
-    require(len(houses) == 1, f"evaluations of one method must be on the same houses; got {len(houses)} different sets")
+    require(all(h == houses[0] for h in houses), "evaluations of one method must be on the same houses; evaluate them again")
     require(
         len({(len(seeds), *map(len, seeds)) for seeds in found.values()}) == 1,
         "evaluations of one method must have the same resolutions",
     )
-    return {resolution: np.array(seeds) for resolution, seeds in sorted(found.items())}
+    return {key: np.array(seeds) for key, seeds in found.items()}, houses[0]

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..checkpoints import Checkpoint, load_checkpoint, save
+from ..checkpoints import Checkpoint, load_checkpoint, read_tensors, save
 from ..configs import to_plain
 from ..errors import InputError, require
-from ..files import replaced
+from ..files import exists, read_json, replaced
 from ..network import build_network, num_weights
 from ..tasks import get_task
 from ..tasks.task import RunConfig
-from ..training import Report, fit, share
+from ..training import STATE, Report, fit, share
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -88,7 +88,8 @@ def _recorded(
                         writer.add_scalar(f"validation/{name}", value, report.step)
             yield report
         if not finished and _steps_done(folder / MODEL) < run.config.training.steps:
-            finished = run.config.training.steps  # the run was killed between its last state and its checkpoint
+            # the run was killed between its last state and its checkpoint
+            finished, seconds = run.config.training.steps, read_tensors(folder / STATE, "training state")[1]["seconds"]
     except Exception:
         finished = 0  # a network that diverged must not replace the last good one
         raise
@@ -116,18 +117,15 @@ def _claim(run: Run, folder: Path, contents: dict[str, Any]) -> None:
     """Write config.json, or check that the folder holds this very run."""
     path = folder / "config.json"
     described = json.loads(json.dumps({"task": run.task, "data": {"path": str(run.data)} | contents} | _described(run)))
-    if not path.exists():
+    if not exists(path):
         require(
-            not (folder / "state.safetensors").exists(),
+            not exists(folder / STATE),
             f"{folder} holds a training state without config.json; choose another folder",
         )
         with replaced(path) as temporary:
             temporary.write_text(json.dumps(described, indent=2) + "\n")
         return
-    try:
-        before = json.loads(path.read_text())
-    except (OSError, ValueError):
-        raise InputError(f"{path} is not readable as JSON; choose another folder") from None
+    before = read_json(path, "the JSON of a run; choose another folder")
     changed = sorted(_differences(before, described))
     # other settings take other data with them
     changed = [name for name in changed if name == "data.path" or not name.startswith("data.")] or changed

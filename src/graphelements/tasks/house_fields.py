@@ -61,21 +61,19 @@ def write_field(path: Path, points: np.ndarray, temperatures: np.ndarray, scenar
             figure.savefig(temporary, dpi=130)
 
 
-def draw_comparison(path: Path, scenario: Scenario, truth: np.ndarray, predictions: dict[str, np.ndarray], mesh: Mesh) -> None:
-    """Truth, predictions with the mesh, and their errors on one grid of points, side by side."""
-    figure, axes = _figure(1 + 2 * len(predictions))
-    bounds = float(truth.min()), float(truth.max())
-    drawn = draw_field(axes[0], truth, scenario, "truth (250 x 250 finite elements)", bounds)
-    figure.colorbar(drawn, ax=axes[0], shrink=0.8)
-    for (name, field), left, right in zip(predictions.items(), axes[1::2], axes[2::2], strict=True):
-        drawn = draw_field(left, field, scenario, name, bounds)
-        draw_mesh(left, mesh)
-        figure.colorbar(drawn, ax=left, shrink=0.8)
-        error = field - truth
-        bound = float(np.abs(error).max())
-        title = f"error of {name}, MSE {np.mean(error**2):.4f}"
-        drawn = draw_field(right, error, scenario, title, (-bound, bound), "RdBu_r")
-        figure.colorbar(drawn, ax=right, shrink=0.8)
+def draw_comparison(path: Path, scenario: Scenario, truth: np.ndarray, prediction: np.ndarray, mesh: Mesh) -> None:
+    """Truth, prediction with the mesh, and error on one grid of points, side by side."""
+    figure, axes = _figure(3)
+    error = prediction - truth
+    bounds, bound = (float(truth.min()), float(truth.max())), float(np.abs(error).max())
+    drawn = [
+        draw_field(axes[0], truth, scenario, "truth (250 x 250 finite elements)", bounds),
+        draw_field(axes[1], prediction, scenario, f"prediction ({mesh.num_nodes} nodes)", bounds),
+        draw_field(axes[2], error, scenario, f"error, MSE {np.mean(error**2):.4f}", (-bound, bound), "RdBu_r"),
+    ]
+    draw_mesh(axes[1], mesh)
+    for image, beside in zip(drawn, axes, strict=True):
+        figure.colorbar(image, ax=beside, shrink=0.8)
     with replaced(path) as temporary:
         figure.savefig(temporary, dpi=110)
 

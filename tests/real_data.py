@@ -11,7 +11,7 @@ import pytest
 from graphelements.data.house_files import load_houses
 from graphelements.data.houses import Houses
 
-DEFAULT = Path(__file__).resolve().parents[3] / "shared" / "data"
+DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "data"
 DIRECTORY = Path(os.environ.get("GRAPHELEMENTS_DATA", DEFAULT)) / "poisson_houses"
 
 needs_real_houses = pytest.mark.skipif(
