@@ -46,7 +46,7 @@ def test_the_command_prints_a_row_for_each_resolution(tmp_path: Path) -> None:
     assert outcome.code == 0
     assert "4x4" in outcome.out
     assert "7x7" in outcome.out
-    assert "-0.25000" in outcome.out
+    assert "-0.2500" in outcome.out
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -24,15 +25,16 @@ def compare(
 
     from ..experiments.comparison import compared
 
-    table = Table("resolution", "ours", "over seeds", "theirs", "over seeds", "ours - theirs", "95 % over houses")
+    def mean(value: float, spread: float) -> str:
+        return f"{value:.4f}" if math.isnan(spread) else f"{value:.4f} ± {spread:.4f}"
+
+    table = Table("nodes", "ours", "theirs", "ours - theirs", "95 % over houses")
     for row in compared(ours, theirs):
         table.add_row(
             "np" if row.resolution == "np" else f"{row.resolution}x{row.resolution}",
-            f"{row.ours:.5f}",
-            f"{row.ours_spread:.5f}",
-            f"{row.theirs:.5f}",
-            f"{row.theirs_spread:.5f}",
-            f"{row.difference:+.5f}",
-            f"{row.low:+.5f} to {row.high:+.5f}",
+            mean(row.ours, row.ours_spread),
+            mean(row.theirs, row.theirs_spread),
+            f"{row.difference:+.4f}",
+            f"{row.low:+.4f} to {row.high:+.4f}",
         )
     Console().print(table)
