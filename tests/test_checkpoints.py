@@ -17,7 +17,8 @@ from graphelements.checkpoints import Checkpoint, load, load_checkpoint, save
 from graphelements.errors import InputError
 from graphelements.functions import SFTBatch, collate
 from graphelements.meshes import MeshConfig, grid_mesh
-from graphelements.network import DEFAULT, NEURAL_PROCESS, PAPER, build_network
+from graphelements.network import build_network
+from graphelements.network_config import DEFAULT, NEURAL_PROCESS, PAPER
 
 CONFIGS = {
     "paper": PAPER,

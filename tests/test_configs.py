@@ -11,7 +11,7 @@ from graphelements.configs import from_plain, setting_names, to_plain, with_sett
 from graphelements.errors import InputError
 from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import MeshConfig
-from graphelements.network import DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig
+from graphelements.network_config import DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig
 from graphelements.spaces import Box
 from graphelements.training import TrainingConfig
 

@@ -11,7 +11,8 @@ from cases import RAGGED_SFT, largest_jump, random_item, seeded
 from graphelements.errors import InputError
 from graphelements.functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch, collate
 from graphelements.meshes import grid_mesh, scattered_mesh
-from graphelements.network import DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig, build_network, num_weights
+from graphelements.network import build_network, num_weights
+from graphelements.network_config import DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig
 from graphelements.spaces import Box
 from graphelements.training import item_errors
 from graphelements.unions import union

@@ -10,7 +10,8 @@ from cases import RAGGED_SFT, random_item, relabelled, seeded, with_positions
 
 from graphelements.functions import FunctionSamples, Queries, SFTBatch, collate
 from graphelements.meshes import Mesh, grid_mesh, mesh_at, scattered_mesh
-from graphelements.network import DEFAULT, NEURAL_PROCESS, PAPER, GraphElementNetwork, build_network
+from graphelements.network import GraphElementNetwork, build_network
+from graphelements.network_config import DEFAULT, NEURAL_PROCESS, PAPER
 from graphelements.unions import union
 
 CONFIGS = {

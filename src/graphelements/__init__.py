@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from .errors import InputError
     from .functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch, collate
     from .meshes import Mesh, MeshConfig, grid_mesh, mesh_at, scattered_mesh
-    from .network import DEFAULT, NEURAL_PROCESS, PAPER, GraphElementNetwork, NetworkConfig, build_network, num_weights
+    from .network import GraphElementNetwork, build_network, num_weights
+    from .network_config import DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig
     from .representations import Barycentric, Coupling, Multilinear, NearestNodes, Representation, SoftNearest
     from .spaces import Box, Space
     from .tasks import get_task
@@ -31,7 +32,8 @@ _HOMES = {
     "meshes": ("Mesh", "MeshConfig", "grid_mesh", "scattered_mesh", "mesh_at"),
     "unions": ("MeshUnion", "union"),
     "representations": ("Representation", "Coupling", "SoftNearest", "Multilinear", "Barycentric", "NearestNodes"),
-    "network": ("GraphElementNetwork", "NetworkConfig", "build_network", "num_weights", "PAPER", "DEFAULT", "NEURAL_PROCESS"),
+    "network_config": ("NetworkConfig", "PAPER", "DEFAULT", "NEURAL_PROCESS"),
+    "network": ("GraphElementNetwork", "build_network", "num_weights"),
     "training": ("fit", "TrainingConfig", "Report", "item_errors"),
     "checkpoints": ("save", "load", "Checkpoint", "load_checkpoint"),
     "tasks": ("get_task",),

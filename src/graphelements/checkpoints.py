@@ -17,7 +17,8 @@ from .errors import InputError, require
 from .files import exists, replaced
 from .functions import SFT
 from .meshes import MeshConfig
-from .network import GraphElementNetwork, NetworkConfig, build_network
+from .network import GraphElementNetwork, build_network
+from .network_config import NetworkConfig
 
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "models"

@@ -20,7 +20,8 @@ from ..data.random_houses import HouseDistribution, draw_houses
 from ..errors import InputError, require
 from ..functions import Queries, SFTBatch
 from ..meshes import Mesh, MeshConfig, build_grid
-from ..network import DEFAULT, NEURAL_PROCESS, PAPER, GraphElementNetwork
+from ..network import GraphElementNetwork
+from ..network_config import DEFAULT, NEURAL_PROCESS, PAPER
 from ..training import BatchOf, TrainingConfig, item_errors
 from ..unions import MeshUnion, union
 from .task import BatchConfig, RunConfig, Score, Task

@@ -12,7 +12,8 @@ from ..checkpoints import Checkpoint
 from ..errors import require
 from ..functions import SFT, SFTBatch
 from ..meshes import Mesh, MeshConfig
-from ..network import GraphElementNetwork, NetworkConfig
+from ..network import GraphElementNetwork
+from ..network_config import NetworkConfig
 from ..training import BatchOf, TrainingConfig
 
 Data = TypeVar("Data")

@@ -1,0 +1,79 @@
+"""The sizes and options of a network, and the named configurations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .configs import require_types
+from .errors import require
+
+Sees = Literal["value", "position", "offset"]
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The sizes and options of a network; the defaults are the paper's, appendix A.2 to the letter.
+
+    `encoder_sees` and `decoder_sees`: "value" (paper), "position" (the point's coordinates besides, as in the released code) or
+    "offset" (the offset to each touched node in units of its spacing, and the logarithm of the spacing).
+    With "offset", the reader rho between nodes and decoder has the hidden sizes of the encoders.
+    `nodes_see` and `edges_see` add a node's place and spacing, and an edge's offset, length and level, to message passing.
+    `rounds` is T: a number, or "diameter" for the hop diameter of each item's mesh, 2(k-1) on a k x k grid with one diagonal a
+    cell.
+    """
+
+    latent_size: int = 32
+    message_size: int = 16
+    edge_hidden: int = 48
+    node_hidden: int = 64
+    encoder_hidden: tuple[int, ...] = (48,)
+    decoder_hidden: tuple[int, ...] = (32,)
+    encoder_sees: Sees = "value"
+    decoder_sees: Sees = "value"
+    nodes_see: Literal["nothing", "spacing", "place"] = "nothing"
+    edges_see: Literal["nothing", "offset"] = "nothing"
+    representation: Literal["soft_nearest", "multilinear", "barycentric", "nearest_nodes"] = "soft_nearest"
+    sharpness: float = 1.0
+    learn_sharpness: bool = False
+    num_touched: int = 4
+    rounds: int | Literal["diameter"] = "diameter"
+    residual: bool = False
+    norm: Literal["none", "layer"] = "none"
+    aggregation: Literal["sum", "mean"] = "sum"
+    integration: Literal["sum", "area"] = "sum"
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        for name in ("latent_size", "message_size", "edge_hidden", "node_hidden"):
+            require(getattr(self, name) > 0, f"{name} must be positive; got {getattr(self, name)}")
+        require(self.num_touched > 1, f"num_touched must be 2 or more, or weights jump between nodes; got {self.num_touched}")
+        require(min((*self.encoder_hidden, *self.decoder_hidden, 1)) > 0, "hidden sizes must be positive")
+        require(self.rounds == "diameter" or self.rounds >= 0, f"rounds must be 0 or more, or 'diameter'; got {self.rounds}")
+
+
+PAPER = NetworkConfig()
+"""Appendix A.2 to the letter: these are the defaults."""
+
+DEFAULT = NetworkConfig(
+    encoder_sees="offset",
+    decoder_sees="offset",
+    nodes_see="place",
+    edges_see="offset",
+    representation="nearest_nodes",
+    sharpness=3.0,
+    learn_sharpness=True,
+    residual=True,
+    norm="layer",
+)
+"""Ours: local coordinates and a sparse continuous representation at the paper's sizes."""
+
+NEURAL_PROCESS = NetworkConfig(
+    latent_size=128,
+    encoder_hidden=(128, 128, 128),
+    decoder_hidden=(128, 128, 128, 128),
+    encoder_sees="position",
+    decoder_sees="position",
+    rounds=0,
+)
+"""The baseline: on one node and without rounds a GEN is a neural process; deeper and wider nets make up for the missing graph."""
