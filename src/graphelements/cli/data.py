@@ -51,8 +51,12 @@ def inspect(
 
     Example: graphelements data inspect houses.npz
     """
+    from ..data.house_files import read_manifest
     from ..tasks import get_task
 
     chosen = get_task(task)
-    for name, value in chosen.describe(chosen.load(path, houses)).items():
+    facts = chosen.describe(chosen.load(path, houses))
+    if path.is_file():
+        facts |= read_manifest(path)
+    for name, value in facts.items():
         typer.echo(f"{name:<20} {value}")
