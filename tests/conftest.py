@@ -17,11 +17,6 @@ def one_thread() -> None:
 
 
 @pytest.fixture
-def generator() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
-
-
-@pytest.fixture
 def double() -> Iterator[None]:
     """Numbers made inside the test have double precision."""
     torch.set_default_dtype(torch.float64)

@@ -291,3 +291,9 @@ def test_kernels_are_plain_again_after_training():
     network = fresh()
     list(fit(network, batch_of, replace(STEPS, steps=1)))
     assert not network.compiled_kernels
+
+
+def test_a_run_made_shorter_than_what_is_done_is_other_settings_not_damage(tmp_path):
+    train(fresh(), tmp_path, 5)
+    with pytest.raises(InputError, match=r"other training settings \(steps\)"):
+        train(fresh(), tmp_path, config=replace(STEPS, steps=3))

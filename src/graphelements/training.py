@@ -213,14 +213,13 @@ class _Header:
     tensors: list[str]
 
     @classmethod
-    def read(cls, header: dict[str, Any], path: Path, steps: int) -> _Header:
-        damaged = f"{path}: the training state is damaged; delete it to start again"
+    def read(cls, header: dict[str, Any], path: Path) -> _Header:
         try:
             found = cls(**{name: header[name] for name in ("step", "seconds", "training", "tensors")})
             require_types(found)
-        except (KeyError, InputError):
-            raise InputError(damaged) from None
-        require(0 <= found.step <= steps, damaged)
+            require(0 <= found.step <= found.training["steps"], "more steps are done than the run has")
+        except (KeyError, TypeError, InputError):
+            raise InputError(f"{path}: the training state is damaged; delete it to start again") from None
         return found
 
 
@@ -232,7 +231,7 @@ def _resume(
     if not exists(path):
         return 0, 0.0
     tensors, header = read_tensors(path, "training state")
-    state = _Header.read(header, path, config.steps)
+    state = _Header.read(header, path)
     changed = sorted(name for name, value in to_plain(config).items() if value != state.training.get(name))
     require(
         not changed,
