@@ -40,7 +40,7 @@ def interpolated(batch: ge.SFTBatch) -> torch.Tensor:
 def main(seed: int = 0, steps: int = 500) -> dict[str, float]:
     """Train; mean squared errors on new functions of the network and of two simple answers."""
     network = ge.build_network(SFT, replace(ge.DEFAULT, rounds=6), seed)  # far samples tell little about waves this short
-    mesh = ge.grid_mesh(SFT.space, 14)  # nodes as dense as the samples
+    mesh = ge.grid_mesh(SFT.space, 14).nested()  # nodes as dense as the samples
 
     def batch_of(step: int) -> tuple[ge.SFTBatch, ge.Mesh]:
         return draw_batch(np.random.default_rng([seed, step]), num_functions=16), mesh

@@ -4,8 +4,6 @@ Synthetic images have a disc and a square on a background. Colours are so noisy 
 decide. The network is given a random third of the pixels.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 
@@ -50,10 +48,9 @@ def draw_batch(random: np.random.Generator, num_images: int, num_asked: int) -> 
 
 def main(seed: int = 0, steps: int = 200) -> dict[str, float]:
     """Train; the share of pixels of new images that get the right class."""
-    # Four rounds carry information as far as a shape reaches; the default would cross the whole image.
-    network = ge.build_network(SFT, replace(ge.DEFAULT, rounds=4), seed)
+    network = ge.build_network(SFT, seed=seed)
     network.fit_normalisation([draw_batch(np.random.default_rng(seed), num_images=50, num_asked=1)])
-    mesh = ge.grid_mesh(SFT.space, 9)  # a node every four pixels
+    mesh = ge.grid_mesh(SFT.space, 9).nested()  # a node every four pixels
 
     def batch_of(step: int) -> tuple[ge.SFTBatch, ge.Mesh]:
         return draw_batch(np.random.default_rng([seed, step]), num_images=4, num_asked=256), mesh

@@ -35,7 +35,7 @@ def main(folder: Path, seed: int = 0, steps: int = 250) -> dict[str, float]:
     data = ge.SFTBatch({"rain": rain, "soil": soil}, {"groundwater": wells}, {"groundwater": level.values}, num_days)
     SFT.validate(data)
     train, test = data.selected(range(num_days * 4 // 5)), data.selected(range(num_days * 4 // 5, num_days))
-    network, mesh = ge.build_network(SFT, seed=seed), ge.grid_mesh(VALLEY, (7, 5))  # a node every 5 km
+    network, mesh = ge.build_network(SFT, seed=seed), ge.grid_mesh(VALLEY, (7, 5)).nested()  # a node every 5 km
     network.fit_normalisation([train])  # millimetres and metres become numbers of order one, inside the network only
 
     def batch_of(step: int) -> tuple[ge.SFTBatch, ge.Mesh]:

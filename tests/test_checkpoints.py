@@ -18,13 +18,14 @@ from graphelements.errors import InputError
 from graphelements.functions import SFTBatch, collate
 from graphelements.meshes import MeshConfig, grid_mesh
 from graphelements.network import build_network
-from graphelements.network_config import DEFAULT, NEURAL_PROCESS, PAPER
+from graphelements.network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER
 
 CONFIGS = {
     "paper": PAPER,
     "default": DEFAULT,
     "neural_process": NEURAL_PROCESS,
     "barycentric": replace(DEFAULT, representation="barycentric", rounds=3, encoder_hidden=(8, 8), decoder_sees="value"),
+    "attention": replace(ATTENTION, latent_size=12, num_heads=3, num_self_layers=1, num_octaves=0),
 }
 
 
@@ -164,6 +165,9 @@ DAMAGES = {
     "no mesh": (header(mesh=...), "has no 'mesh'"),
     "unknown name": (header(network__depth=3), "unknown name depth"),
     "unknown name in a function": (header(sft__inputs=[{"name": "heat", "depth": 3}]), r"unknown name inputs\.0\.depth"),
+    "unknown kind": (header(network__kind="memory"), "network: kind must be one of attention; got 'memory'"),
+    "odd kind": (header(network__kind=["attention"]), "kind must be one of attention"),
+    "other kind of network": (header(network__kind="attention"), "unknown name aggregation, .*the names are latent_size"),
     "unknown choice": (header(network__norm="batch"), "norm"),
     "sft of another kind": (header(sft=3), "sft"),
     "network null": (header(network=None), "network"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -11,8 +11,17 @@ from graphelements.configs import from_plain, setting_names, to_plain, with_sett
 from graphelements.errors import InputError
 from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import MeshConfig
-from graphelements.network_config import DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig
+from graphelements.network_config import (
+    ATTENTION,
+    DEFAULT,
+    NEURAL_PROCESS,
+    PAPER,
+    AnyNetworkConfig,
+    AttentionConfig,
+    NetworkConfig,
+)
 from graphelements.spaces import Box
+from graphelements.tasks.task import RunConfig
 from graphelements.training import TrainingConfig
 
 
@@ -30,9 +39,47 @@ SPECIFICATION = SFT(
 )
 
 
-@pytest.mark.parametrize("config", [PAPER, DEFAULT, NEURAL_PROCESS, MeshConfig(), TrainingConfig(), SPECIFICATION, Experiment()])
+SURVIVORS = [PAPER, DEFAULT, NEURAL_PROCESS, ATTENTION, MeshConfig(), TrainingConfig(), SPECIFICATION, Experiment()]
+
+
+@pytest.mark.parametrize("config", [*SURVIVORS, RunConfig(ATTENTION), RunConfig(DEFAULT)])
 def test_configs_survive_json(config):
     assert from_plain(type(config), json.loads(json.dumps(to_plain(config)))) == config
+
+
+def test_of_several_configs_the_kind_chooses_and_none_is_a_gen():
+    for config in (NEURAL_PROCESS, replace(ATTENTION, num_heads=2)):
+        assert from_plain(AnyNetworkConfig, json.loads(json.dumps(to_plain(config)))) == config
+    assert from_plain(AnyNetworkConfig, {}) == NetworkConfig()  # what was saved before there were kinds
+    assert "kind" not in to_plain(NetworkConfig())
+    assert from_plain(RunConfig, {"network": {"kind": "attention", "num_heads": 2}}).network == AttentionConfig(num_heads=2)
+
+
+@pytest.mark.parametrize(
+    ("plain", "said"),
+    [
+        ({"kind": "memory"}, "a file: network.kind must be one of attention; got 'memory'"),
+        ({"kind": {}}, "a file: network.kind must be one of attention; got {}"),
+        (
+            {"kind": "attention", "rounds": 3},
+            "a file: unknown name network.rounds; the names are .*network.num_heads",
+        ),
+        ({"rouns": 3}, "a file: unknown name network.rouns; the names are network.latent_size, network.message"),
+        ({"kind": "attention", "num_heads": "x"}, "a file: network.num_heads: .*'x'"),
+        ({"kind": "attention", "num_heads": 3}, "a file: latent_size must be a multiple of num_heads; got 128 and 3"),
+        (3, "a file: network: .*3"),
+    ],
+)
+def test_what_is_wrong_inside_one_of_several_configs_is_named_with_its_path(plain, said):
+    with pytest.raises(InputError, match=f"^{said}"):
+        from_plain(RunConfig, {"network": plain}, "a file")
+
+
+def test_settings_reach_the_network_that_a_run_has():
+    config = with_settings(RunConfig(ATTENTION), ["network.latent_size=32", "training.steps=7"])
+    assert config == RunConfig(replace(ATTENTION, latent_size=32), training=TrainingConfig(steps=7))
+    with pytest.raises(InputError, match=r"unknown setting 'network\.rounds'; the names are .*network\.num_heads"):
+        with_settings(RunConfig(ATTENTION), ["network.rounds=3"])
 
 
 @pytest.mark.parametrize(

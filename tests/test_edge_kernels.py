@@ -219,7 +219,7 @@ def test_predictions_without_gradients_and_of_strided_inputs_are_the_same(tables
 @pytest.mark.usefixtures("uncompiled")
 def test_only_the_gradients_that_are_asked_for_are_computed(monkeypatch):
     ran = []
-    monkeypatch.setattr(edge_kernels, "_run", lambda kernel, *args: (ran.append(kernel.__name__), kernel(*args))[1])
+    monkeypatch.setattr(edge_kernels, "compiled_run", lambda kernel, *args: (ran.append(kernel.__name__), kernel(*args))[1])
     senders, receivers, num_nodes = GRAPHS["random"]
     inputs = torch.randn(num_nodes, 5), torch.randn(num_nodes, 5), torch.randn(len(senders), 3), torch.randn(3, 5)
     kernels = ["store_sender_gradient", None, "feature_gradient", "weight_gradient"]  # B z_j needs none

@@ -10,8 +10,9 @@ from cases import RAGGED_SFT, random_item, relabelled, seeded, with_positions
 
 from graphelements.functions import FunctionSamples, Queries, SFTBatch, collate
 from graphelements.meshes import Mesh, grid_mesh, mesh_at, scattered_mesh
-from graphelements.network import GraphElementNetwork, build_network
-from graphelements.network_config import DEFAULT, NEURAL_PROCESS, PAPER
+from graphelements.network import build_network
+from graphelements.network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER
+from graphelements.sft_network import SFTNetwork
 from graphelements.unions import union
 
 CONFIGS = {
@@ -21,6 +22,7 @@ CONFIGS = {
     "neural_process": NEURAL_PROCESS,
     "multilinear": replace(PAPER, representation="multilinear", encoder_sees="position", nodes_see="spacing"),
     "barycentric": replace(DEFAULT, representation="barycentric", rounds=2),
+    "attention": replace(ATTENTION, latent_size=16, hidden_size=16, num_heads=2),
 }
 SPACE = RAGGED_SFT.space
 pytestmark = pytest.mark.usefixtures("double")
@@ -40,7 +42,7 @@ def random_mesh(seed: int, grid: bool) -> Mesh:
     return kinds[seed % (3 if grid else len(kinds))]()
 
 
-def gradients(network: GraphElementNetwork, batch: SFTBatch, meshes: list[Mesh]) -> tuple[dict, torch.Tensor, list, list]:
+def gradients(network: SFTNetwork, batch: SFTBatch, meshes: list[Mesh]) -> tuple[dict, torch.Tensor, list, list]:
     """Outputs, loss, and the gradients with respect to all weights and to each mesh's positions."""
     moved = [with_positions(mesh, mesh.positions.clone().requires_grad_()) for mesh in meshes]
     outputs = network(batch, moved)
@@ -62,7 +64,7 @@ def by_place(gradient: torch.Tensor, mesh: Mesh) -> torch.Tensor:
 
 
 @pytest.fixture(scope="module")
-def networks() -> dict[str, GraphElementNetwork]:
+def networks() -> dict[str, SFTNetwork]:
     return {name: build_network(RAGGED_SFT, config, seed=1).double() for name, config in CONFIGS.items()}
 
 

@@ -89,13 +89,15 @@ def test_the_units_of_the_data_do_not_change_what_is_learned():
     assert (runs[0][1] - runs[1][1]).abs().max() < 1e-2
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
 @pytest.mark.parametrize("stop_at", [1, 7, 8, 19])
-def test_a_stopped_run_resumes_to_the_very_same_numbers(tmp_path, stop_at):
+def test_a_stopped_run_resumes_to_the_very_same_numbers(tmp_path, stop_at, optimizer):
     straight, first, second = fresh(), fresh(), fresh()
-    expected = train(straight, None)
-    begun = train(first, tmp_path, stop_at)
+    config = replace(STEPS, optimizer=optimizer)
+    expected = train(straight, None, config=config)
+    begun = train(first, tmp_path, stop_at, config)
     assert [r.step for r in begun] == list(range(1, stop_at + 1))
-    rest = train(second, tmp_path)
+    rest = train(second, tmp_path, config=config)
     assert [r.step for r in rest] == list(range(stop_at + 1, 21))
     assert [r.loss for r in begun + rest] == [r.loss for r in expected]
     assert same_weights(second, straight)

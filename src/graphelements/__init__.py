@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from .attention import AttentionNetwork
     from .checkpoints import Checkpoint, load, load_checkpoint, save
     from .errors import InputError
     from .functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch, collate
     from .meshes import Mesh, MeshConfig, grid_mesh, mesh_at, scattered_mesh
     from .network import GraphElementNetwork, build_network, num_weights
-    from .network_config import DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig
+    from .network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER, AttentionConfig, NetworkConfig
     from .representations import Barycentric, Coupling, Multilinear, NearestNodes, Representation, SoftNearest
+    from .sft_network import SFTNetwork
     from .spaces import Box, Space
     from .tasks import get_task
     from .topology import Edges, delaunay_edges, grid_edges, hop_diameter, multiscale_edges, radius_edges
@@ -32,7 +34,9 @@ _HOMES = {
     "meshes": ("Mesh", "MeshConfig", "grid_mesh", "scattered_mesh", "mesh_at"),
     "unions": ("MeshUnion", "union"),
     "representations": ("Representation", "Coupling", "SoftNearest", "Multilinear", "Barycentric", "NearestNodes"),
-    "network_config": ("NetworkConfig", "PAPER", "DEFAULT", "NEURAL_PROCESS"),
+    "network_config": ("NetworkConfig", "AttentionConfig", "PAPER", "DEFAULT", "NEURAL_PROCESS", "ATTENTION"),
+    "sft_network": ("SFTNetwork",),
+    "attention": ("AttentionNetwork",),
     "network": ("GraphElementNetwork", "build_network", "num_weights"),
     "training": ("fit", "TrainingConfig", "Report", "item_errors"),
     "checkpoints": ("save", "load", "Checkpoint", "load_checkpoint"),

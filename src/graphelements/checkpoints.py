@@ -17,8 +17,9 @@ from .errors import InputError, require
 from .files import exists, replaced
 from .functions import SFT
 from .meshes import MeshConfig
-from .network import GraphElementNetwork, build_network
-from .network_config import NetworkConfig
+from .network import build_network
+from .network_config import AnyNetworkConfig
+from .sft_network import SFTNetwork
 
 FORMAT = 1
 SHIPPED = Path(__file__).parent / "models"
@@ -28,15 +29,15 @@ SHIPPED = Path(__file__).parent / "models"
 class Checkpoint:
     """A network with what is needed to use it again: how its meshes are built, its task, how it was trained."""
 
-    network: GraphElementNetwork
+    network: SFTNetwork
     mesh: MeshConfig = MeshConfig()
     task: str | None = None
     training: dict[str, Any] = field(default_factory=dict)
 
 
-def save(checkpoint: Checkpoint | GraphElementNetwork, path: Path | str) -> None:
+def save(checkpoint: Checkpoint | SFTNetwork, path: Path | str) -> None:
     """Write a checkpoint or a bare network to `path`, replacing what was there only when complete."""
-    if isinstance(checkpoint, GraphElementNetwork):
+    if isinstance(checkpoint, SFTNetwork):
         checkpoint = Checkpoint(checkpoint)
     network = checkpoint.network
     header = {
@@ -50,7 +51,7 @@ def save(checkpoint: Checkpoint | GraphElementNetwork, path: Path | str) -> None
     write_tensors(path, network.state_dict(), "checkpoint", header)
 
 
-def load(source: Path | str) -> GraphElementNetwork:
+def load(source: Path | str) -> SFTNetwork:
     """The network of a checkpoint file, or of a shipped model by its name; ready to predict."""
     return load_checkpoint(source).network
 
@@ -72,7 +73,7 @@ def load_checkpoint(source: Path | str) -> Checkpoint:
     except KeyError as error:
         raise InputError(f"{path}: the checkpoint's header has no {error.args[0]!r}; it is damaged, save it again") from None
     sft = from_plain(SFT, plain["sft"], f"{path}: sft")
-    config = from_plain(NetworkConfig, plain["network"], f"{path}: network")
+    config = from_plain(AnyNetworkConfig, plain["network"], f"{path}: network")
     mesh = from_plain(MeshConfig, plain["mesh"], f"{path}: mesh")
     task, training = header.get("task"), header.get("training") or {}
     require(task is None or isinstance(task, str), f"{path}: task must be a name; got {task!r}")

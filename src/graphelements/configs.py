@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache
+from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from .errors import InputError, require
@@ -17,19 +18,29 @@ def to_plain(config: Any) -> dict[str, Any]:
     return asdict(config)
 
 
-def from_plain(kind: type[Config], plain: Any, source: str = "config") -> Config:
-    """The frozen dataclass that `plain` describes; every wrong or unknown name is reported with its path."""
+def from_plain(kind: type[Config] | UnionType, plain: Any, source: str = "config", prefix: str = "") -> Config:
+    """The frozen dataclass that `plain` describes; every wrong or unknown name is reported with its path, after `prefix`.
+
+    Of a union of dataclasses, also inside another one, the `kind` in the plain data chooses one; without it, it is the first.
+    """
     from pydantic import TypeAdapter, ValidationError
 
-    unknown = sorted(_unknown(kind, plain))
+    chosen = _chosen(kind, plain, f"{source}: {prefix}")
+    unknown = sorted(_unknown(chosen, plain, prefix))
     if unknown:
-        names = ", ".join(setting_names(kind))
+        names = ", ".join(setting_names(chosen, prefix))
         raise InputError(f"{source}: unknown name {', '.join(unknown)}; the names are {names}")
+    if isinstance(plain, Mapping):
+        types = get_type_hints(chosen)
+        plain = {
+            name: from_plain(types[name], value, source, f"{prefix}{name}.") if _members(types[name]) else value
+            for name, value in plain.items()
+        }
     try:
-        return TypeAdapter(kind).validate_python(plain)
+        return TypeAdapter(chosen).validate_python(plain)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = (prefix + ".".join(str(part) for part in first["loc"])).rstrip(".")
         own = first.get("ctx", {}).get("error")  # a check of ours says itself what it got
         cause = own or f"{first['msg']}; got {first['input']!r}"
         raise InputError(f"{source}: {where + ': ' if where and not own else ''}{cause}".replace("\n", " ")) from None
@@ -88,6 +99,23 @@ def _parsed(text: str, current: Any) -> Any:
     if isinstance(current, (tuple, list)):
         return [part for part in text.split(",") if part]
     return text
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    """The dataclasses of a union of dataclasses."""
+    members = get_args(kind) if isinstance(kind, UnionType) else ()
+    return members if all(map(is_dataclass, members)) else ()
+
+
+def _chosen(kind: Any, plain: Any, where: str) -> Any:
+    """The member of a union of dataclasses that plain data are of; any other `kind` as it is."""
+    members = _members(kind)
+    named = plain.get("kind") if isinstance(plain, Mapping) else None
+    if not members or named is None:
+        return members[0] if members else kind
+    kinds = [getattr(member, "kind", None) for member in members]
+    require(named in kinds, f"{where}kind must be one of {', '.join(name for name in kinds if name)}; got {named!r}")
+    return members[kinds.index(named)]
 
 
 def _unknown(kind: Any, plain: Any, prefix: str = "") -> list[str]:

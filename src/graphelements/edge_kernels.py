@@ -70,7 +70,7 @@ class _SumReluMessages(torch.autograd.Function):
         terms = Terms(*(tensor.detach().contiguous() for tensor in tensors))
         sums, positive = torch.zeros_like(terms.from_receivers), torch.zeros_like(terms.from_receivers)
         for bucket in tables.incoming:
-            _run(_Kernels.store_sums, sums, positive, terms, bucket)
+            compiled_run(_Kernels.store_sums, sums, positive, terms, bucket)
         ctx.save_for_backward(*terms, positive)
         ctx.tables = tables
         return sums
@@ -85,16 +85,18 @@ class _SumReluMessages(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             of_senders = torch.zeros_like(terms.from_senders)
             for bucket in tables.outgoing:
-                _run(_Kernels.store_sender_gradient, of_senders, gradient, terms, bucket)
+                compiled_run(_Kernels.store_sender_gradient, of_senders, gradient, terms, bucket)
         if ctx.needs_input_grad[1]:
             of_receivers = gradient * positive
         on_edges = gradient, terms, tables.senders, tables.receivers
         if ctx.needs_input_grad[2]:
             of_features = (
-                _run(_Kernels.feature_gradient, *on_edges) if terms.features.numel() else torch.zeros_like(terms.features)
+                compiled_run(_Kernels.feature_gradient, *on_edges) if terms.features.numel() else torch.zeros_like(terms.features)
             )
         if ctx.needs_input_grad[3]:
-            of_weight = _run(_Kernels.weight_gradient, *on_edges) if terms.features.numel() else torch.zeros_like(terms.weight)
+            of_weight = (
+                compiled_run(_Kernels.weight_gradient, *on_edges) if terms.features.numel() else torch.zeros_like(terms.weight)
+            )
         return of_senders, of_receivers, of_features, of_weight, None
 
 
@@ -164,7 +166,8 @@ class _Kernels:
         return total
 
 
-def _run(kernel: Callable, *args) -> Tensor | None:
+def compiled_run(kernel: Callable, *args) -> Any:
+    """Run a kernel, compiled at its first call."""
     # Every number of features and every size of 1 is compiled for itself, and torch gives up beyond its limit.
     with torch._dynamo.config.patch(recompile_limit=64):
         return _compiled(kernel)(*args)

@@ -27,6 +27,7 @@ from .topology import (
     hop_diameter,
     multiscale_edges,
     radius_edges,
+    spread_order,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class Mesh:
     """N and E of one item: plain data.
 
     `axes` holds a regular grid's coordinates along each axis, `cells` the simplices that the nodes span; `Multilinear` needs
-    the one, `Barycentric` the other.
+    the one, `Barycentric` the other. `coarser` is a mesh of fewer nodes from which this one takes what is known already, and so
+    on down to a handful of nodes; `nested()` makes them.
     """
 
     space: Space
@@ -49,6 +51,7 @@ class Mesh:
     levels: Int[Tensor, " edges"]
     axes: tuple[Float[Tensor, " _"], ...] | None = None
     cells: Int[Tensor, "cells corners"] | None = None
+    coarser: Mesh | None = None
 
     def __post_init__(self) -> None:
         _check_shape(self.space, self.positions)
@@ -65,6 +68,7 @@ class Mesh:
             "edges need one sender, receiver and level each; "
             f"got {len(self.senders)}, {len(self.receivers)} and {len(self.levels)}",
         )
+        require(self.coarser is None or self.coarser.space == self.space, "a mesh and its coarser one must lie in the same space")
 
     @property
     def num_nodes(self) -> int:
@@ -87,8 +91,29 @@ class Mesh:
         return boundary_segments(self.cells)
 
     def moved(self, positions: Float[Tensor, "nodes dim"], connect: Connect = delaunay_edges) -> Mesh:
-        """The mesh with its nodes elsewhere and edges made anew; gradients flow to `positions`."""
-        return mesh_at(self.space, positions, connect)
+        """The mesh with its nodes elsewhere and edges made anew, nested as this one is; gradients flow to `positions`."""
+        mesh = mesh_at(self.space, positions, connect)
+        return mesh if self.coarser is None else mesh.nested()
+
+    def nested(self) -> Mesh:
+        """The mesh with ever coarser ones behind it, each with half the nodes of the one before along every dimension.
+
+        Behind a regular grid are regular grids, so that a fine one contains the very computation of the coarse ones; behind other
+        meshes are well-spread subsets of their nodes. The coarsest has 2^dim nodes or a few more.
+        """
+        few = 2**self.space.intrinsic_dim
+        if self.axes is not None:
+            if max(len(axis) for axis in self.axes) <= 2:
+                return self
+            halves = [max((len(axis) + 1) // 2, min(len(axis), 2)) for axis in self.axes]
+            axes = tuple(torch.linspace(float(axis[0]), float(axis[-1]), n) for axis, n in zip(self.axes, halves, strict=True))
+            coarser = _grid_at(self.space, axes).to(self.positions.device)
+        else:
+            if self.num_nodes < 2 * few:
+                return self
+            subset = spread_order(self.positions, max(few, round(self.num_nodes / few)))
+            coarser = mesh_at(self.space, self.positions[subset])
+        return replace(self, coarser=coarser.nested())
 
     def to(self, device: torch.device | str) -> Mesh:
         """The mesh on another device; what was derived from its graph comes along."""
@@ -100,6 +125,7 @@ class Mesh:
             levels=self.levels.to(device),
             axes=None if self.axes is None else tuple(axis.to(device) for axis in self.axes),
             cells=None if self.cells is None else self.cells.to(device),
+            coarser=None if self.coarser is None else self.coarser.to(device),
         )
         if "diameter" in self.__dict__:
             there.__dict__["diameter"] = self.diameter
@@ -170,12 +196,16 @@ def mesh_at(space: Space, positions: Float[Tensor, "nodes dim"], connect: Connec
 
 def scattered_mesh(space: Space, num_nodes: int, generator: torch.Generator, connect: Connect = delaunay_edges) -> Mesh:
     """Nodes of a scrambled Halton sequence: random but well spread (paper A.4)."""
+    require(num_nodes > 0, f"a mesh needs at least one node; got {num_nodes}")
+    return mesh_at(space, space.from_cube(halton(space.intrinsic_dim, num_nodes, generator)), connect)
+
+
+def halton(dim: int, num: int, generator: torch.Generator) -> Float[Tensor, "num dim"]:
+    """The first points of a scrambled Halton sequence in the unit cube."""
     from scipy.stats import qmc
 
-    require(num_nodes > 0, f"a mesh needs at least one node; got {num_nodes}")
     seed = int(torch.randint(2**31, (), generator=generator))
-    cube = qmc.Halton(space.intrinsic_dim, scramble=True, rng=seed).random(num_nodes)
-    return mesh_at(space, space.from_cube(torch.as_tensor(cube, dtype=torch.get_default_dtype())), connect)
+    return torch.as_tensor(qmc.Halton(dim, scramble=True, rng=seed).random(num), dtype=torch.get_default_dtype())
 
 
 def grid_mesh(space: Box, resolution: SupportsIndex | Sequence[SupportsIndex], connect: Connect | Diagonals = "one") -> Mesh:
@@ -195,6 +225,11 @@ def grid_mesh(space: Box, resolution: SupportsIndex | Sequence[SupportsIndex], c
         torch.linspace(a, b, n) if n > 1 else torch.tensor([(a + b) / 2])
         for a, b, n in zip(space.lower, space.upper, shape, strict=True)
     )
+    return _grid_at(space, axes, connect)
+
+
+def _grid_at(space: Space, axes: tuple[Float[Tensor, " _"], ...], connect: Connect | Diagonals = "one") -> Mesh:
+    shape = [len(axis) for axis in axes]
     positions = torch.cartesian_prod(*axes).reshape(-1, space.dim)
     edges = connect(space, positions) if callable(connect) else grid_edges(shape, connect)
     cells = (
@@ -209,12 +244,14 @@ class MeshConfig:
 
     `edges`: "grid" (axes and `diagonals`), "delaunay" (on a grid: its fixed tie-break, the same as "grid" with one diagonal),
     "radius" (`radius` in units of the grid spacing) or "multiscale" (nested subsets, each `scale_ratio` times smaller).
+    `nested` puts ever coarser meshes behind each one, see `Mesh.nested`.
     """
 
     edges: Literal["grid", "delaunay", "radius", "multiscale"] = "delaunay"
     diagonals: Diagonals = "one"
     radius: float = 1.5
     scale_ratio: float = 4.0
+    nested: bool = False
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -222,6 +259,11 @@ class MeshConfig:
 
 def build_grid(config: MeshConfig, space: Box, resolution: int) -> Mesh:
     """The regular mesh of a resolution under a config."""
+    mesh = _build_grid(config, space, resolution)
+    return mesh.nested() if config.nested else mesh
+
+
+def _build_grid(config: MeshConfig, space: Box, resolution: int) -> Mesh:
     if config.edges == "radius":
         step = max(space.sides) / max(resolution - 1, 1)
         return grid_mesh(space, resolution, radius_edges(config.radius * step))

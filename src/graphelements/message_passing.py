@@ -59,9 +59,7 @@ class MessagePassing(nn.Module):
 
     def incoming(self, states: Float[Tensor, "nodes latent"], graph: Graph) -> Float[Tensor, "nodes message"]:
         """u_j, the aggregated messages of every node."""
-        first, last = self.edge_module[0], self.edge_module[-1]
-        assert isinstance(first, nn.Linear)
-        assert isinstance(last, nn.Linear)
+        first, last = self.edge_module.first, self.edge_module.last
         latent_size = states.shape[-1]
         of_sender, of_receiver, of_edge = first.weight.split([latent_size, latent_size, graph.features.shape[-1]], dim=1)
         hidden = sum_relu_messages(

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
+from typing import overload
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .errors import require
+from .attention import AttentionNetwork, build_attention
 from .functions import SFT, FunctionSamples, OutputFunction, Queries, SFTBatch
-from .losses import KINDS, mean_over_items
-from .meshes import Mesh
 from .message_passing import Graph, MessagePassing
-from .network_config import DEFAULT, NetworkConfig
-from .normalisation import Normaliser
+from .network_config import DEFAULT, AttentionConfig, NetworkConfig
 from .perceptron import Perceptron
+from .point_kernels import read_hidden, write_hidden
 from .representations import Barycentric, Coupling, Multilinear, NearestNodes, Representation, SoftNearest
-from .unions import MeshUnion, union
+from .sft_network import Meshes, SFTNetwork
+from .unions import MeshUnion
 
-Meshes = Mesh | Sequence[Mesh] | MeshUnion
 
-
-class GraphElementNetwork(nn.Module):
+class GraphElementNetwork(SFTNetwork):
     """Learned encoders, message passing and decoders of one SFT; runs on any mesh, which it is given in the call."""
 
     def __init__(
@@ -33,28 +31,36 @@ class GraphElementNetwork(nn.Module):
         encoders: nn.ModuleDict,
         placement: nn.Module | None,
         message_passing: MessagePassing | None,
-        reader: nn.Module | None,
+        reader: Perceptron | None,
         decoders: nn.ModuleDict,
     ) -> None:
-        super().__init__()
-        self.sft, self.config = sft, config
+        super().__init__(sft)
+        self.config = config
         self.representation = representation
         self.encoders = encoders
         self.placement = placement
         self.message_passing = message_passing
         self.reader = reader
         self.decoders = decoders
-        self.losses = nn.ModuleDict({f.name: KINDS[f.loss]() for f in sft.outputs})
-        self.input_scales = nn.ModuleDict({f.name: Normaliser(f.channels) for f in sft.inputs})
-        self.output_scales = nn.ModuleDict({f.name: Normaliser(f.channels) for f in sft.outputs})
-        self.compiled_kernels = False
 
     def forward(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """What the decoders put out for every query, in network units; `predict` gives answers in original units."""
         mesh = self.meshes(meshes, batch.num_items)
-        states = self.write(batch.inputs, mesh)
-        states = self.propagate(states, mesh)
-        return self.read(states, batch.queries, mesh)
+        return self.read(self.settle(batch.inputs, mesh), batch.queries, mesh)
+
+    def settle(self, inputs: Mapping[str, FunctionSamples], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
+        """zT: samples written and propagated; on nested meshes from the coarsest on, each starting with what the last one knows.
+
+        That is nested iteration, as in multigrid: samples are written to every mesh, the coarser states are read at the nodes of
+        the finer mesh by the same r and rho that queries are read by, and the rounds refine them. The weights are the same for
+        all, so a finer mesh contains the coarse computation and only adds to it.
+        """
+        mesh = self.meshes(meshes)
+        states = self.write(inputs, mesh)
+        if mesh.coarser is not None:
+            known = self.gather(self.settle(inputs, mesh.coarser), Queries(mesh.positions, items=mesh.items), mesh.coarser)
+            states = torch.addcmul(states, mesh.refines, known)
+        return self.propagate(states, mesh)
 
     def write(self, inputs: Mapping[str, FunctionSamples], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
         """z0: samples into node states. Additive: writing two sets of samples is the sum of writing each."""
@@ -62,7 +68,20 @@ class GraphElementNetwork(nn.Module):
         states = mesh.positions.new_zeros(mesh.num_nodes, self.config.latent_size)
         for name, samples in inputs.items():
             coupling = self.representation(samples.points, samples.items, mesh)
-            states = states + coupling.scatter(self.encode(name, samples, coupling, mesh))
+            encoder = self.encoders[name]
+            assert isinstance(encoder, Perceptron)
+            if self.config.encoder_sees == "offset" and encoder.has_one_hidden_layer:
+                first, last = encoder.first, encoder.last
+                values = self.input_scales[name].normalised(samples.values)  # type: ignore[operator]
+                of_value, of_local = first.weight.split([values.shape[-1], first.in_features - values.shape[-1]], dim=1)
+                local = self.local_coordinates(coupling, mesh)
+                hidden = write_hidden(
+                    torch.addmm(first.bias, values, of_value.T), coupling, local, of_local.T, self.compiled_kernels
+                )
+                masses = coupling.scatter(torch.ones_like(values[:, :1]))
+                states = states + torch.addmm(masses * last.bias, hidden, last.weight.T)
+            else:
+                states = states + coupling.scatter(self.encode(name, samples, coupling, mesh))
         return states
 
     def read(
@@ -109,7 +128,13 @@ class GraphElementNetwork(nn.Module):
         coupling = self.representation(queries.points, queries.items, mesh)
         if self.reader is None:
             return coupling.gather(states)
-        return coupling.blend(self.reader(torch.cat([states[coupling.nodes], self.local_coordinates(coupling, mesh)], -1)))
+        local = self.local_coordinates(coupling, mesh)
+        if not self.reader.has_one_hidden_layer:
+            return coupling.blend(self.reader(torch.cat([states[coupling.nodes], local], -1)))
+        first, last = self.reader.first, self.reader.last
+        of_state, of_local = first.weight.split([states.shape[-1], local.shape[-1]], dim=1)
+        hidden = read_hidden(torch.addmm(first.bias, states, of_state.T), coupling, local, of_local.T, self.compiled_kernels)
+        return last(hidden)  # the weights of a point sum to one
 
     def integrate(
         self, states: Float[Tensor, "nodes latent"], queries: Queries, mesh: MeshUnion
@@ -131,56 +156,18 @@ class GraphElementNetwork(nn.Module):
             parts.append(queries.conditions)
         return self.decoders[name](torch.cat(parts, -1))
 
-    def loss(self, outputs: Mapping[str, Tensor], batch: SFTBatch) -> Float[Tensor, ""]:
-        """The mean over items of the mean over outputs of the mean over queries, in network units."""
-        losses = []
-        for name, target in batch.targets.items():
-            target = self.output_scales[name].normalised(target)  # type: ignore[operator]
-            losses.append((self.losses[name](outputs[name], target), batch.queries[name].items))
-        require(len(losses) > 0, "a loss needs targets; this batch has none")
-        return mean_over_items(losses, batch.num_items)
-
     @torch.no_grad()
     def predict(self, batch: SFTBatch, meshes: Meshes, chunk: int = 2**18) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """Answers in original units; queries are read in pieces that touch `chunk` nodes in all, so that memory stays bounded."""
         self.validate(batch, meshes)
         mesh = self.meshes(meshes, batch.num_items)
         size = max(1, chunk // self.representation.touched(mesh))
-        states = self.propagate(self.write(batch.inputs, mesh), mesh)
+        states = self.settle(batch.inputs, mesh)
         answers = {}
         for name, queries in batch.queries.items():
             pieces = [self.answer(name, self.read(states, {name: piece}, mesh)[name]) for piece in queries.split(size)]
             answers[name] = torch.cat(pieces)
         return answers
-
-    def answer(self, name: str, outputs: Float[Tensor, "queries channels"]) -> Float[Tensor, "queries channels"]:
-        """Decoder outputs as predictions in original units."""
-        return self.output_scales[name].restored(self.losses[name].answer(outputs))  # type: ignore[operator]
-
-    def fit_normalisation(self, batches: Iterable[SFTBatch]) -> None:
-        """Fit the scale of every function on training data."""
-        batches = list(batches)
-        for batch in batches:
-            self.sft.validate(batch, next(self.parameters()).dtype)
-        for name, scale in self.input_scales.items():
-            scale.fit([b.inputs[name].values for b in batches if name in b.inputs])  # type: ignore[operator]
-        for name, scale in self.output_scales.items():
-            if self.losses[name].normalised:
-                scale.fit([b.targets[name] for b in batches if name in b.targets])  # type: ignore[operator]
-
-    def validate(self, batch: SFTBatch, meshes: Meshes) -> None:
-        """Check a batch against the SFT and its meshes, once, at the boundary."""
-        self.sft.validate(batch, next(self.parameters()).dtype, self.meshes(meshes, batch.num_items).space)
-
-    def meshes(self, meshes: Meshes, num_items: int | None = None) -> MeshUnion:
-        """The union of the meshes of a batch, in a space of this SFT's kind and unit."""
-        mesh = union(meshes, num_items)
-        ours, theirs = self.sft.space, mesh.space
-        require(
-            type(ours) is type(theirs) and (ours.dim, ours.unit_length) == (theirs.dim, theirs.unit_length),
-            f"meshes must lie in a space of the network's kind, dimension and unit, such as {ours}; got {theirs}",
-        )
-        return mesh
 
     def rounds(self, mesh: MeshUnion) -> list[int]:
         """T of every item."""
@@ -216,10 +203,16 @@ class GraphElementNetwork(nn.Module):
         return torch.cat([coupling.offsets / (mesh.space.unit_length * spacing), spacing.log()], -1)
 
 
-def build_network(sft: SFT, config: NetworkConfig = DEFAULT, seed: int = 0) -> GraphElementNetwork:
-    """A network for this SFT with freshly drawn weights."""
+@overload
+def build_network(sft: SFT, config: NetworkConfig = DEFAULT, seed: int = 0) -> GraphElementNetwork: ...
+@overload
+def build_network(sft: SFT, config: AttentionConfig, seed: int = 0) -> AttentionNetwork: ...
+def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, seed: int = 0) -> SFTNetwork:
+    """A network for this SFT with freshly drawn weights; the class of the config says of which kind."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
+        if isinstance(config, AttentionConfig):
+            return build_attention(sft, config)
         dim, latent = sft.space.dim, config.latent_size
         extra = {"value": 0, "position": dim, "offset": dim + 1}
         encoders = {

@@ -52,6 +52,37 @@ class NetworkConfig:
         require(self.rounds == "diameter" or self.rounds >= 0, f"rounds must be 0 or more, or 'diameter'; got {self.rounds}")
 
 
+@dataclass(frozen=True)
+class AttentionConfig:
+    """The sizes of the attention baseline: a pre-norm transformer over an item's samples, read by queries.
+
+    `num_octaves` counts the sines and cosines of every coordinate, the first with a period of two units of length, each next one
+    with half the period; 0 shows the coordinates alone. `hidden_size` is that of the perceptron in every layer.
+    """
+
+    latent_size: int = 128
+    hidden_size: int = 256
+    num_heads: int = 4
+    num_self_layers: int = 2
+    num_cross_layers: int = 2
+    num_octaves: int = 5
+    kind: Literal["attention"] = "attention"
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        for name in ("latent_size", "hidden_size", "num_heads"):
+            require(getattr(self, name) > 0, f"{name} must be positive; got {getattr(self, name)}")
+        require(
+            self.latent_size % self.num_heads == 0,
+            f"latent_size must be a multiple of num_heads; got {self.latent_size} and {self.num_heads}",
+        )
+        for name, least, most in (("num_self_layers", 0, 100), ("num_cross_layers", 1, 100), ("num_octaves", 0, 16)):
+            require(least <= getattr(self, name) <= most, f"{name} must be {least} to {most}; got {getattr(self, name)}")
+
+
+AnyNetworkConfig = NetworkConfig | AttentionConfig
+"""What `build_network` takes; plain data without a `kind` are a `NetworkConfig`."""
+
 PAPER = NetworkConfig()
 """Appendix A.2 to the letter: these are the defaults."""
 
@@ -62,11 +93,11 @@ DEFAULT = NetworkConfig(
     edges_see="offset",
     representation="nearest_nodes",
     sharpness=3.0,
-    learn_sharpness=True,
+    rounds=4,
     residual=True,
     norm="layer",
 )
-"""Ours: local coordinates and a sparse continuous representation at the paper's sizes."""
+"""Ours: local coordinates, a sparse continuous representation, and a few rounds on each of nested meshes."""
 
 NEURAL_PROCESS = NetworkConfig(
     latent_size=128,
@@ -77,3 +108,6 @@ NEURAL_PROCESS = NetworkConfig(
     rounds=0,
 )
 """The baseline: on one node and without rounds a GEN is a neural process; deeper and wider nets make up for the missing graph."""
+
+ATTENTION = AttentionConfig()
+"""The other baseline: queries attend over the samples; no nodes, no mesh."""

@@ -24,5 +24,20 @@ class Perceptron(nn.Sequential):
             layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
         super().__init__(*layers[:-1])
 
+    @property
+    def first(self) -> nn.Linear:
+        """The layer that sees the inputs."""
+        return self[0]  # type: ignore[return-value]
+
+    @property
+    def last(self) -> nn.Linear:
+        """The layer that gives the outputs."""
+        return self[-1]  # type: ignore[return-value]
+
+    @property
+    def has_one_hidden_layer(self) -> bool:
+        """Whether the first layer is followed by one ReLU and the last layer: what the cheap forms need."""
+        return len(self) == 3
+
     def forward(self, input: Float[Tensor, "*n inputs"]) -> Float[Tensor, "*n outputs"]:  # noqa: A002 (nn.Sequential's name)
         return super().forward(input)

@@ -21,7 +21,7 @@ from .errors import InputError, require
 from .files import exists, replaced
 from .functions import SFTBatch
 from .meshes import Mesh
-from .network import GraphElementNetwork, Meshes
+from .sft_network import Meshes, SFTNetwork
 from .unions import MeshUnion, union
 
 if TYPE_CHECKING:
@@ -35,11 +35,14 @@ BatchOf = Callable[[int], tuple[SFTBatch, Meshes]]
 class TrainingConfig:
     """How long and how fast to learn. The paper: Adam at a constant learning rate of 3e-3.
 
-    `clip` bounds the norm of the gradient (0: no bound). `compile`: "auto" uses compiled kernels where there is a compiler.
+    `optimizer`: "muon" steps along orthogonalised momenta of the weight matrices (Jordan et al. 2024) and by Adam for the
+    rest, biases and thin matrices. `clip` bounds the norm of the gradient (0: no bound). `compile`: "auto" uses compiled kernels
+    where there is a compiler.
     """
 
     steps: int = 2000
     learning_rate: float = 3e-3
+    optimizer: Literal["adam", "muon"] = "adam"
     schedule: Literal["constant", "cosine"] = "cosine"
     warmup: int = 50
     clip: float = 1.0
@@ -76,11 +79,11 @@ class Report:
 
 
 def fit(
-    network: GraphElementNetwork,
+    network: SFTNetwork,
     batch_of: BatchOf,
     config: TrainingConfig,
     *,
-    validate: Callable[[GraphElementNetwork], Mapping[str, float]] | None = None,
+    validate: Callable[[SFTNetwork], Mapping[str, float]] | None = None,
     folder: Path | str | None = None,
     fabric: Fabric | None = None,
 ) -> Iterator[Report]:
@@ -91,21 +94,21 @@ def fit(
     uninterrupted run. Under several processes every one takes its share of the items of the same batch.
     """
     fabric, folder = fabric or _one_process(), None if folder is None else Path(folder)
-    optimizer = torch.optim.Adam((p for p in network.parameters() if p.requires_grad), weight_decay=config.weight_decay)
-    done, seconds = _resume(network, optimizer, folder, config) if folder else (0, 0.0)
+    optimizers = _optimizers(network, config)
+    done, seconds = _resume(network, optimizers, folder, config) if folder else (0, 0.0)
     network.compiled_kernels = config.compile == "auto" and compiler_available()
     network.train()
     require(
         fabric.world_size == 1 or not list(network.losses.parameters()),
         "losses with weights of their own are trained in one process; leave out --devices",
     )
-    module, wrapped = fabric.setup(network, optimizer)
+    module, *wrapped = fabric.setup(network, *optimizers)
     log = _Log(folder / "log.csv", done) if folder and fabric.is_global_zero else None
     started, first = time.monotonic() - seconds, done
 
     def save_state() -> None:
         if folder and fabric.is_global_zero:
-            tensors = _state(network, optimizer)
+            tensors = _state(network, optimizers)
             header = {
                 "step": done,
                 "seconds": time.monotonic() - started,
@@ -116,13 +119,14 @@ def fit(
 
     try:
         for step in range(done, config.steps):
-            for group in wrapped.param_groups:
-                group["lr"] = config.rate(step)
+            for optimizer in wrapped:
+                optimizer.zero_grad()
+                for group in optimizer.param_groups:
+                    group["lr"] = config.rate(step)
             batch, meshes = share(*batch_of(step), fabric.global_rank, fabric.world_size)
             if step == first:
                 network.validate(batch, meshes)
             batch, meshes = batch.to(fabric.device), union(meshes, batch.num_items).to(fabric.device)
-            wrapped.zero_grad()
             loss = network.loss(module(batch, meshes), batch)
             value = _mean(fabric, loss)
             if not math.isfinite(value):
@@ -131,9 +135,10 @@ def fit(
                 math.isfinite(value), f"the loss is {value} at step {step + 1}; lower training.learning_rate or set training.clip"
             )
             fabric.backward(loss)
-            if config.clip:
-                fabric.clip_gradients(module, wrapped, max_norm=config.clip, error_if_nonfinite=False)
-            wrapped.step()
+            for optimizer in wrapped:
+                if config.clip:
+                    fabric.clip_gradients(module, optimizer, max_norm=config.clip, error_if_nonfinite=False)
+                optimizer.step()
             done = step + 1
             validation: Mapping[str, float] = {}
             if validate is not None and (done % config.validate_every == 0 or done == config.steps):
@@ -171,7 +176,7 @@ def share(batch: SFTBatch, meshes: Meshes, rank: int, world_size: int) -> tuple[
 
 
 @torch.no_grad()
-def item_errors(network: GraphElementNetwork, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, " _items"]]:
+def item_errors(network: SFTNetwork, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, " _items"]]:
     """The mean error of every item and output in original units, in its loss's measure; NaN for an item without queries."""
     errors = {}
     for name, answers in network.predict(batch, meshes).items():
@@ -195,11 +200,30 @@ def _one_process() -> Fabric:
     return Fabric(accelerator="cpu", devices=1)
 
 
-def _state(network: GraphElementNetwork, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """All that the next step depends on: weights and the optimizer's moments."""
+THIN = 8  # matrices with a side up to this, such as those that see offsets, have too few directions to orthogonalise
+
+
+def _optimizers(network: SFTNetwork, config: TrainingConfig) -> list[torch.optim.Optimizer]:
+    """Adam for all weights; or Muon for the matrices, with steps of the size of Adam's, and Adam for the rest."""
+    weights = [p for p in network.parameters() if p.requires_grad]
+    matrices = [p for p in weights if config.optimizer == "muon" and p.ndim == 2 and min(p.shape) > THIN]
+    chosen = set(map(id, matrices))
+    others = [p for p in weights if id(p) not in chosen]
+    decay = config.weight_decay
+    optimizers: list[torch.optim.Optimizer] = []
+    if others:
+        optimizers.append(torch.optim.Adam(others, weight_decay=decay))
+    if matrices:
+        optimizers.append(torch.optim.Muon(matrices, momentum=0.95, weight_decay=decay, adjust_lr_fn="match_rms_adamw"))
+    return optimizers
+
+
+def _state(network: SFTNetwork, optimizers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
+    """All that the next step depends on: weights and the optimizers' moments."""
     tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
-    for number, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{number}.{name}": value for name, value in state.items()}
+    for which, optimizer in enumerate(optimizers):
+        for number, state in optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{which}.{number}.{name}": value for name, value in state.items()}
     return tensors
 
 
@@ -224,7 +248,7 @@ class _Header:
 
 
 def _resume(
-    network: GraphElementNetwork, optimizer: torch.optim.Optimizer, folder: Path, config: TrainingConfig
+    network: SFTNetwork, optimizers: list[torch.optim.Optimizer], folder: Path, config: TrainingConfig
 ) -> tuple[int, float]:
     """Take up the state in the folder: how many steps are done and how many seconds they took."""
     path = folder / STATE
@@ -238,19 +262,22 @@ def _resume(
         f"{folder} holds a run with other training settings ({', '.join(changed)}); repeat them or train into another folder",
     )
     shapes = {f"network.{name}": tensor.shape for name, tensor in network.state_dict().items()}
-    for number, parameter in enumerate(optimizer.param_groups[0]["params"]):
-        moments = {"exp_avg": parameter.shape, "exp_avg_sq": parameter.shape, "step": torch.Size()}
-        # a parameter that never had a gradient has no moments
-        shapes |= {f"optimizer.{number}.{m}": shape for m, shape in moments.items() if f"optimizer.{number}.{m}" in state.tensors}
+    for which, optimizer in enumerate(optimizers):
+        moments = ["momentum_buffer"] if isinstance(optimizer, torch.optim.Muon) else ["exp_avg", "exp_avg_sq", "step"]
+        for number, parameter in enumerate(optimizer.param_groups[0]["params"]):
+            names = {f"optimizer.{which}.{number}.{m}": torch.Size() if m == "step" else parameter.shape for m in moments}
+            # a parameter that never had a gradient has no moments
+            shapes |= {name: shape for name, shape in names.items() if name in state.tensors}
     require(set(state.tensors) == set(shapes), f"{path}: the training state is of another network; train into another folder")
     check_tensors(shapes, tensors, path)
     network.load_state_dict({n.removeprefix("network."): t for n, t in tensors.items() if n.startswith("network.")})
-    moments_of: dict[int, dict[str, Tensor]] = {}
+    moments_of: list[dict[int, dict[str, Tensor]]] = [{} for _ in optimizers]
     for name, tensor in tensors.items():
         if name.startswith("optimizer."):
-            _, number, moment = name.split(".")
-            moments_of.setdefault(int(number), {})[moment] = tensor
-    optimizer.load_state_dict(optimizer.state_dict() | {"state": moments_of})
+            _, which, number, moment = name.split(".")
+            moments_of[int(which)].setdefault(int(number), {})[moment] = tensor
+    for optimizer, moments in zip(optimizers, moments_of, strict=True):
+        optimizer.load_state_dict(optimizer.state_dict() | {"state": moments})
     return state.step, state.seconds
 
 

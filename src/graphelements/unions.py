@@ -6,15 +6,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from .errors import require
-from .meshes import Mesh
+from .meshes import Mesh, mesh_at
 from .spaces import Space
 from .topology import EdgeTables, build_tables
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +73,20 @@ class MeshUnion:
         """Neighbour tables for the compiled kernels."""
         return build_tables(self.senders, self.receivers, self.num_nodes)
 
+    @cached_property
+    def coarser(self) -> MeshUnion | None:
+        """The union of the coarser meshes; an item whose mesh has none is there with a single node that `refines` leaves out."""
+        if all(part.coarser is None for part in self.parts):
+            return None
+        parts = [part.coarser or mesh_at(part.space, part.positions[:1]) for part in self.parts]
+        return union([parts[part] for part in self.part_of_item])
+
+    @cached_property
+    def refines(self) -> Float[Tensor, "nodes 1"]:
+        """1 for the nodes of a mesh with a coarser one behind it, else 0."""
+        has_coarser = [float(part.coarser is not None) for part in self.parts]
+        return self.positions.new_tensor(self.per_item(has_coarser))[self.items][:, None]
+
     def to(self, device: torch.device | str) -> MeshUnion:
         """The union on another device; shared parts stay shared."""
         if self.positions.device == torch.device(device):
@@ -77,7 +94,7 @@ class MeshUnion:
         parts = [part.to(device) for part in self.parts]
         return union([parts[part] for part in self.part_of_item])
 
-    def per_item(self, values: Sequence[int]) -> list[int]:
+    def per_item(self, values: Sequence[Value]) -> list[Value]:
         """One value per part, spread over the items."""
         return [values[part] for part in self.part_of_item]
 

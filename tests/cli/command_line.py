@@ -47,6 +47,8 @@ SMALL = [
         batches_items=4,
         batches_queries=16,
         batches_resolutions="2,3",
+        batches_large_resolutions="",
+        batches_large_share=0,
         training_compile="off",
     ),
 ]

@@ -18,7 +18,7 @@ from graphelements.data.house_files import load_houses, read_house_json
 from graphelements.data.houses import encode
 from graphelements.data.poisson import p1_temperatures
 
-COMMANDS = ["", "data", "data generate", "data inspect", "train", "evaluate", "predict", "tasks", "demo"]
+COMMANDS = ["", "data", "data generate", "data inspect", "train", "evaluate", "predict", "compare", "reproduce", "tasks", "demo"]
 
 HELPS = """
 import contextlib, io, json, sys
@@ -227,6 +227,25 @@ def test_a_neural_process_is_scored_once_under_its_own_name(houses: Path, tmp_pa
     assert (tmp_path / "np" / "evaluation.json").exists()
 
 
+def test_attention_is_trained_resumed_scored_and_asked_like_any_network(houses: Path, house: Path, tmp_path: Path) -> None:
+    sizes = settings(network_latent_size=8, network_hidden_size=8, network_num_self_layers=1, batches_items=4, training_steps=3)
+    out, command = tmp_path / "run", ("train", "poisson-square", "--preset", "attention", "--data", houses, "--quiet")
+    for _ in range(2):  # the second time there is nothing left to do
+        run = call(*command, "--out", out, *sizes)
+        assert run.code == 0, run.err
+    assert load_checkpoint(out / "model.safetensors").network.config.num_self_layers == 1
+    found = scores(out / "model.safetensors", houses, "--resolutions", "2,3", "--json")
+    assert [(score["method"], score["resolution"]) for score in found] == [
+        ("attention", 1),
+        ("fem", 2),
+        ("fem", 3),
+        ("mean", 0),
+    ]
+    predicted = call("predict", out / "model.safetensors", "--house", house, "--grid", 5, "--out", tmp_path / "a.csv")
+    assert predicted.code == 0, predicted.err
+    assert len(rows_of(tmp_path / "a.csv")) == 25
+
+
 def test_the_authors_directory_gives_the_numbers_of_our_file(model: Path, houses: Path, tmp_path: Path) -> None:
     directory = tmp_path / "authors"
     directory.mkdir()
@@ -249,7 +268,7 @@ def predicted(model: Path, house: Path, resolution: int, points: np.ndarray) -> 
     """What the library says, from its public parts."""
     network = load_checkpoint(model).network
     batch = SFTBatch(encode(read_house_json(house)), {"temperature": Queries(torch.as_tensor(points, dtype=torch.float32))})
-    return network.predict(batch, grid_mesh(Box((0.0, 0.0), (1.0, 1.0)), resolution))["temperature"][:, 0].numpy()
+    return network.predict(batch, grid_mesh(Box((0.0, 0.0), (1.0, 1.0)), resolution).nested())["temperature"][:, 0].numpy()
 
 
 def read_field(path: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -31,6 +31,14 @@ def test_seeds_are_averaged_for_each_house_before_houses_are_paired(tmp_path: Pa
     assert three.ours == pytest.approx(0.65)
 
 
+def test_methods_without_nodes_are_compared_with_all_resolutions_and_with_each_other(tmp_path: Path) -> None:
+    gen = write_evaluation(tmp_path / "gen.json", {2: [1.0, 2.0], 3: [0.5, 0.5]})
+    process, attention = (write_evaluation(tmp_path / m, {1: [e, e]}, m) for m, e in (("np", 2.0), ("attention", 0.5)))
+    assert [(row.resolution, row.difference) for row in compared([gen], [attention])] == [(2, 1.0), (3, 0.0)]
+    assert [(row.resolution, row.difference) for row in compared([process], [attention])] == [("np", 1.5)]
+    assert [(row.resolution, row.difference) for row in compared([attention], [process])] == [("attention", -1.5)]
+
+
 def test_the_interval_of_many_houses_is_that_of_the_normal_distribution() -> None:
     differences = np.random.default_rng(1).normal(2.0, 1.0, 400)
     low, high = interval(differences)

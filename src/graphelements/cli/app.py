@@ -10,7 +10,7 @@ import typer
 
 from .._version import __version__
 from ..errors import InputError
-from . import compare, data, evaluate, predict, train
+from . import compare, data, evaluate, predict, reproduce, train
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer has no public name for it
 
@@ -28,6 +28,7 @@ app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
+app.command("reproduce")(reproduce.reproduce)
 
 
 def _version(show: bool) -> bool:

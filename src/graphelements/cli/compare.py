@@ -31,7 +31,7 @@ def compare(
     table = Table("nodes", "ours", "theirs", "ours - theirs", "95 % over houses")
     for row in compared(ours, theirs):
         table.add_row(
-            "np" if row.resolution == "np" else f"{row.resolution}x{row.resolution}",
+            row.resolution if isinstance(row.resolution, str) else f"{row.resolution}x{row.resolution}",
             mean(row.ours, row.ours_spread),
             mean(row.theirs, row.theirs_spread),
             f"{row.difference:+.4f}",

@@ -23,41 +23,29 @@ def evaluate(
 
     Example: graphelements evaluate runs/first/model.safetensors --data test.npz --resolutions 2,4,7
     """
-    from dataclasses import asdict
-
     from rich.console import Console
     from rich.table import Table
 
-    from ..checkpoints import load_checkpoint
     from ..errors import InputError, require
-    from ..files import replaced, require_writable
-    from ..tasks import get_task
+    from ..experiments.evaluation import save_evaluation
+    from ..files import exists
 
     try:
         sizes = tuple(dict.fromkeys(int(part) for part in resolutions.split(",")))
     except ValueError:
         raise InputError(f"--resolutions are numbers such as 2,3,4; got {resolutions!r}") from None
     require(min(sizes) > 0, f"--resolutions must be positive; got {resolutions!r}")
-    loaded = load_checkpoint(checkpoint)
-    require(loaded.task is not None, f"{checkpoint} belongs to no task of this library; score it with graphelements.item_errors")
-    task = get_task(str(loaded.task))
-    target = out or (Path(checkpoint).parent if Path(checkpoint).exists() else Path()) / "evaluation.json"
-    require_writable(target)
-    found = task.load(data, houses)
+    target = out or (Path(checkpoint).parent if exists(Path(checkpoint)) else Path()) / "evaluation.json"
     with Console(stderr=True).status("evaluating") as status:
-        scores = task.evaluate(loaded, found, sizes, lambda text: status.update(f"evaluating {text}"))
-    described = {"task": task.name, "checkpoint": checkpoint, "data": str(data), "houses": houses}
-    described |= {"contents": task.describe(found), "training": loaded.training}
-    with replaced(target) as temporary:
-        temporary.write_text(json.dumps(described | {"results": [asdict(score) for score in scores]}, indent=1) + "\n")
-    brief = [{name: value for name, value in asdict(score).items() if name != "mse_of_item"} for score in scores]
+        evaluation = save_evaluation(target, checkpoint, data, houses, sizes, lambda text: status.update(f"evaluating {text}"))
     if as_json:
-        typer.echo(json.dumps({"task": task.name, "results": brief}))
+        brief = [{name: value for name, value in score.items() if name != "mse_of_item"} for score in evaluation["results"]]
+        typer.echo(json.dumps({"task": evaluation["task"], "results": brief}))
         return
     table = Table("method", "nodes", "MSE", "std over houses", "ms a scenario")
-    for score in scores:
-        nodes = f"{score.resolution}x{score.resolution}" if score.nodes else "-"
-        seconds = f"{1e3 * score.seconds_per_scenario:.2f}" if score.seconds_per_scenario else "-"
-        table.add_row(score.method, nodes, f"{score.mse_mean:.5f}", f"{score.mse_std:.5f}", seconds)
+    for score in evaluation["results"]:
+        nodes = f"{score['resolution']}x{score['resolution']}" if score["nodes"] else "-"
+        seconds = f"{1e3 * score['seconds_per_scenario']:.2f}" if score["seconds_per_scenario"] else "-"
+        table.add_row(score["method"], nodes, f"{score['mse_mean']:.5f}", f"{score['mse_std']:.5f}", seconds)
     Console().print(table)
     typer.echo(f"saved {target}")

@@ -1,7 +1,8 @@
-"""A progress bar with loss and estimate for training."""
+"""A progress bar with loss and estimate for training, and Ctrl-C as a wish to stop."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -14,7 +15,25 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def training_progress(steps: int, shown: bool = True) -> Iterator[Callable[[Report], None]]:
+def stop_asked() -> Iterator[Callable[[], bool]]:
+    """Yields a function that says whether Ctrl-C was pressed, so that a step can end well; a second time stops at once."""
+    asked = False
+
+    def ask_to_stop(*_: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    before = signal.signal(signal.SIGINT, ask_to_stop)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def training_progress(steps: int, shown: bool = True, name: str = "training") -> Iterator[Callable[[Report], None]]:
     """Yields a function that shows a report."""
     columns = (
         "[progress.description]{task.description}",
@@ -24,7 +43,7 @@ def training_progress(steps: int, shown: bool = True) -> Iterator[Callable[[Repo
     )
     console = Console(stderr=True)
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not shown) as progress:
-        bar = progress.add_task("training", total=steps, loss=float("nan"))
+        bar = progress.add_task(name, total=steps, loss=float("nan"))
         smooth = None
 
         def show(report: Report) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,7 @@ def train(
     task: Annotated[str, typer.Argument(help="The task, see `graphelements tasks`.")],
     data: Annotated[Path, typer.Option(help="A data file, or a directory in the authors' format.")],
     out: Annotated[Path, typer.Option(help="The folder of the run; a run that is there with the same settings goes on.")],
-    preset: Annotated[str, typer.Option(help="A named configuration: default, paper, np, ...")] = "default",
+    preset: Annotated[str, typer.Option(help="A named configuration: default, paper, np, attention, ...")] = "default",
     settings: Annotated[
         list[str], typer.Option("--set", metavar="NAME=VALUE", help="Change a value of the configuration; may be repeated.")
     ] = [],
@@ -40,32 +39,21 @@ def train(
     from ..experiments.runs import MODEL, Run
     from ..experiments.runs import train as carry_out
     from ..tasks import get_task
-    from .progress import training_progress
+    from .progress import stop_asked, training_progress
 
     presets = get_task(task).presets
     choose("the preset", preset, presets)
     config = with_settings(presets[preset], settings)
     fabric = Fabric(accelerator="cpu", devices=devices, strategy="ddp_find_unused_parameters_true" if devices > 1 else "auto")
     reports = carry_out(Run(task, config, data, houses, validation, seed), out, fabric, tensorboard)
-    asked = stop = False
-
-    def ask_to_stop(*_: object) -> None:
-        nonlocal asked
-        if asked:  # a second time: at once, from the last saved state
-            raise KeyboardInterrupt
-        asked = True
-
-    before = signal.signal(signal.SIGINT, ask_to_stop)
-    try:
-        with training_progress(config.training.steps, fabric.is_global_zero and not quiet) as show:
-            for report in reports:
-                show(report)
-                stop = bool(fabric.all_reduce(torch.tensor(float(asked)), reduce_op="sum"))  # all processes at the same step
-                if stop:
-                    break
+    stop = False
+    with stop_asked() as asked, training_progress(config.training.steps, fabric.is_global_zero and not quiet) as show:
+        for report in reports:
+            show(report)
+            stop = bool(fabric.all_reduce(torch.tensor(float(asked())), reduce_op="sum"))  # all processes at the same step
+            if stop:
+                break
         reports.close()  # type: ignore[attr-defined]
-    finally:
-        signal.signal(signal.SIGINT, before)
     if fabric.is_global_zero:
         typer.echo(f"{'stopped; the same command goes on' if stop else 'done'}: {out / MODEL}")
         if stop:

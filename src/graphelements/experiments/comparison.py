@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..errors import InputError, require
 from ..files import read_json
 
-LEARNED = ("gen", "np")
+REFERENCES = ("fem", "mean")
 DRAWS = 10_000
 
 
@@ -29,11 +30,14 @@ class Comparison:
     high: float
 
 
-def compared(ours: Sequence[Path], theirs: Sequence[Path]) -> list[Comparison]:
-    """The learned methods of two sets of evaluations (one file per seed), at every resolution of the first."""
-    (first, houses), (second, others_houses) = _errors(ours), _errors(theirs)
+def compared(ours: Sequence[Path], theirs: Sequence[Path], reference: str | None = None) -> list[Comparison]:
+    """The learned methods of two sets of evaluations (one file per seed), at every resolution of the first.
+
+    With a `reference`, "fem", theirs is that reference in their files.
+    """
+    (first, houses), (second, others_houses) = _errors(ours), _errors(theirs, reference)
     require(houses == others_houses, "only evaluations on the same houses can be compared; evaluate both on the same data")
-    single = second.pop("np", None)
+    single = next((errors for key, errors in second.items() if isinstance(key, str)), None)
     rows = []
     for resolution, errors in first.items():
         others = second.get(resolution, single)
@@ -65,8 +69,15 @@ def interval(differences: np.ndarray, seed: int = 0) -> tuple[float, float]:
     return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
 
 
-def _errors(paths: Sequence[Path]) -> tuple[dict[int | str, np.ndarray], dict]:
-    """Resolution (or "np") -> errors (seeds, houses) of the learned method in these files; and what they were scored on."""
+def learned(score: Mapping[str, Any]) -> int | str | None:
+    """What a score of a learned method is known by: its resolution, or its method where that knows no mesh; None otherwise."""
+    if score["method"] in REFERENCES:
+        return None
+    return int(score["resolution"]) if score["method"] == "gen" else str(score["method"])
+
+
+def _errors(paths: Sequence[Path], reference: str | None = None) -> tuple[dict[int | str, np.ndarray], dict]:
+    """Resolution (or "np") -> errors (seeds, houses) of a method in these files; and what they were scored on."""
     found: dict[int | str, list[list[float]]] = {}
     houses = []
     for path in paths:
@@ -74,12 +85,12 @@ def _errors(paths: Sequence[Path]) -> tuple[dict[int | str, np.ndarray], dict]:
         try:
             houses.append(dict(saved["contents"]))
             for score in saved["results"]:
-                if score["method"] in LEARNED:
-                    key = "np" if score["method"] == "np" else int(score["resolution"])
+                key = learned(score) if reference is None else int(score["resolution"]) if score["method"] == reference else None
+                if key is not None:
                     found.setdefault(key, []).append([float(error) for error in score["mse_of_item"]])
         except (KeyError, TypeError, ValueError):
             raise InputError(f"{path} is not an evaluation saved by `graphelements evaluate`; run it again") from None
-    require(len(found) > 0, f"{paths[0]} has no learned method; evaluate a checkpoint")
+    require(len(found) > 0, f"{paths[0]} has no {reference or 'learned method'}; evaluate a checkpoint")
     require(all(h == houses[0] for h in houses), "evaluations of one method must be on the same houses; evaluate them again")
     require(
         len({(len(seeds), *map(len, seeds)) for seeds in found.values()}) == 1,

@@ -56,7 +56,7 @@ def train(run: Run, folder: Path, fabric: Fabric | None = None, tensorboard: boo
     _claim(run, folder, task.describe(training))
     if fabric is not None:
         fabric.launch()
-    checkpoint = Checkpoint(network, run.config.mesh, run.task, _described(run) | {"num_weights": num_weights(network)})
+    checkpoint = Checkpoint(network, run.config.mesh, run.task, settings_of(run) | {"num_weights": num_weights(network)})
     first_process = fabric is None or fabric.is_global_zero
     writer = _summary_writer(folder) if tensorboard and first_process else None
     reports = fit(network, batch_of, run.config.training, validate=validate, folder=folder, fabric=fabric)
@@ -108,7 +108,7 @@ def _steps_done(path: Path) -> int:
         return 0
 
 
-def _described(run: Run) -> dict[str, Any]:
+def settings_of(run: Run) -> dict[str, Any]:
     """The run as plain data, without where its data lie."""
     return to_plain(run.config) | {"subset": run.subset, "validation": run.validation, "seed": run.seed}
 
@@ -116,7 +116,7 @@ def _described(run: Run) -> dict[str, Any]:
 def _claim(run: Run, folder: Path, contents: dict[str, Any]) -> None:
     """Write config.json, or check that the folder holds this very run."""
     path = folder / "config.json"
-    described = json.loads(json.dumps({"task": run.task, "data": {"path": str(run.data)} | contents} | _described(run)))
+    described = json.loads(json.dumps({"task": run.task, "data": {"path": str(run.data)} | contents} | settings_of(run)))
     if not exists(path):
         require(
             not exists(folder / STATE),
@@ -126,7 +126,7 @@ def _claim(run: Run, folder: Path, contents: dict[str, Any]) -> None:
             temporary.write_text(json.dumps(described, indent=2) + "\n")
         return
     before = read_json(path, "the JSON of a run; choose another folder")
-    changed = sorted(_differences(before, described))
+    changed = sorted(differences(before, described))
     # other settings take other data with them
     changed = [name for name in changed if name == "data.path" or not name.startswith("data.")] or changed
     require(
@@ -135,12 +135,13 @@ def _claim(run: Run, folder: Path, contents: dict[str, Any]) -> None:
     )
 
 
-def _differences(a: Any, b: Any, prefix: str = "") -> list[str]:
+def differences(a: Any, b: Any, prefix: str = "", common: bool = False) -> list[str]:
+    """The dotted names in which two plain settings differ; `common`: among those that both have."""
     if isinstance(a, dict) and isinstance(b, dict):
         return [
             name
-            for key in sorted(set(a) | set(b))
-            for name in _differences(a.get(key), b.get(key), f"{prefix}.{key}" if prefix else key)
+            for key in sorted(set(a) & set(b) if common else set(a) | set(b))
+            for name in differences(a.get(key), b.get(key), f"{prefix}.{key}" if prefix else key, common)
         ]
     return [] if a == b else [prefix]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,10 +19,12 @@ from ..data.random_houses import HouseDistribution, draw_houses
 from ..errors import InputError, require
 from ..functions import Queries, SFTBatch
 from ..meshes import Mesh, MeshConfig, build_grid
-from ..network import GraphElementNetwork
-from ..network_config import DEFAULT, NEURAL_PROCESS, PAPER
+from ..network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER, AttentionConfig
+from ..sft_network import SFTNetwork
 from ..training import BatchOf, TrainingConfig, item_errors
 from ..unions import MeshUnion, union
+from .house_symmetries import transformed
+from .mesh_mixes import mesh_mix
 from .task import BatchConfig, RunConfig, Score, Task
 
 HELD_OUT = (
@@ -34,12 +35,31 @@ HELD_OUT = (
 
 MAX_RESOLUTION = 1000
 
+SYMMETRIES = ("square", "sign", "scale", "shift")
+
 PRESETS = {
-    "default": RunConfig(DEFAULT, training=TrainingConfig(steps=6000)),
+    "default": RunConfig(
+        DEFAULT,
+        MeshConfig(nested=True),
+        BatchConfig(
+            items=48,
+            scenarios=1,
+            queries=48,
+            meshes=8,
+            random_meshes=0.5,
+            large_resolutions=tuple(range(8, 17)),
+            large_share=0.3,
+            symmetries=SYMMETRIES,
+        ),
+        TrainingConfig(steps=12000, learning_rate=8e-3, optimizer="muon", validate_every=2000),
+    ),
     "paper": RunConfig(PAPER, training=TrainingConfig(steps=4000)),
     "paper-grid": RunConfig(replace(PAPER, representation="multilinear"), training=TrainingConfig(steps=4000)),
     "np": RunConfig(
         NEURAL_PROCESS, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=4500, learning_rate=1e-3)
+    ),
+    "attention": RunConfig(
+        ATTENTION, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=1600, learning_rate=1e-3)
     ),
 }
 
@@ -100,19 +120,18 @@ class PoissonSquare(Task[Houses]):
         sizes = config.batches
         num_houses, num_scenarios = min(sizes.items, len(data)), min(sizes.scenarios, data.num_scenarios)
         num_queries = min(sizes.queries, data.num_queries)
-        num_items = num_houses * num_scenarios
-
-        @cache
-        def meshes(resolution: int) -> MeshUnion:
-            return union(self.mesh(config.mesh, resolution), num_items)
+        draw_meshes = mesh_mix(lambda resolution: self.mesh(config.mesh, resolution), config, num_houses * num_scenarios, seed)
 
         def batch(step: int) -> tuple[SFTBatch, MeshUnion]:
             rng = np.random.default_rng((seed, step))
-            resolution = int(rng.choice(sizes.resolutions))
+            meshes = draw_meshes(rng)
+            num_items = meshes.num_items
             houses = rng.permutation(len(data))[:num_houses].repeat(num_scenarios)
             scenarios = rng.random((num_houses, data.num_scenarios)).argsort(1)[:, :num_scenarios].ravel()
             queries = rng.random((num_items, data.num_queries)).argsort(1)[:, :num_queries]
-            return data.batch(houses, scenarios, queries), meshes(resolution)
+            items = slice(None) if num_items == len(houses) else rng.permutation(len(houses))[:num_items]
+            drawn = data.batch(houses[items], scenarios[items], queries)
+            return (transformed(drawn, sizes.symmetries, rng) if sizes.symmetries else drawn), meshes
 
         return batch
 
@@ -120,8 +139,9 @@ class PoissonSquare(Task[Houses]):
         houses, scenarios = np.divmod(np.arange(len(data) * data.num_scenarios), data.num_scenarios)
         return [data.batch(houses, scenarios)]
 
-    def validator(self, data: Houses, config: RunConfig) -> Callable[[GraphElementNetwork], Mapping[str, float]]:
-        meshes = {f"{k}x{k}": self.mesh(config.mesh, k) for k in config.batches.resolutions}
+    def validator(self, data: Houses, config: RunConfig) -> Callable[[SFTNetwork], Mapping[str, float]]:
+        resolutions = (*config.batches.resolutions, *config.batches.large_resolutions[-1:])
+        meshes = {f"{k}x{k}": self.mesh(config.mesh, k) for k in resolutions}
         return lambda network: {name: float(house_errors(network, mesh, data)[0].mean()) for name, mesh in meshes.items()}
 
     def mesh(self, config: MeshConfig, resolution: int) -> Mesh:
@@ -132,13 +152,13 @@ class PoissonSquare(Task[Houses]):
         self, checkpoint: Checkpoint, data: Houses, resolutions: tuple[int, ...], progress: Callable[[str], None] = lambda _: None
     ) -> list[Score]:
         network = checkpoint.network
-        process = is_neural_process(network)
+        method = method_of(network)
         scores = []
-        for resolution in (1,) if process else resolutions:
-            progress(f"{'np' if process else 'gen'} {resolution}x{resolution}")
+        for resolution in resolutions if method == "gen" else (1,):
+            progress(f"{method} {resolution}x{resolution}")
             mesh = self.mesh(checkpoint.mesh, resolution)
             errors, seconds = house_errors(network, mesh, data)
-            scores.append(_score("np" if process else "gen", resolution, errors, seconds))
+            scores.append(_score(method, resolution, errors, seconds))
         for resolution in resolutions:
             if resolution > 1:
                 progress(f"fem {resolution}x{resolution}")
@@ -155,7 +175,7 @@ class PoissonSquare(Task[Houses]):
 TASK = PoissonSquare()
 
 
-def house_errors(network: GraphElementNetwork, mesh: Mesh, data: Houses) -> tuple[np.ndarray, float]:
+def house_errors(network: SFTNetwork, mesh: Mesh, data: Houses) -> tuple[np.ndarray, float]:
     """The mean squared error of every house, and the seconds a scenario takes when the scenarios of a house are one batch."""
     scenarios = np.arange(data.num_scenarios)
     batches = [data.batch(np.full(len(scenarios), house), scenarios) for house in range(len(data))]
@@ -173,14 +193,16 @@ def predict_scenario(checkpoint: Checkpoint, scenario: Scenario, resolution: int
 
 
 def mesh_for(checkpoint: Checkpoint, resolution: int) -> Mesh:
-    """The mesh of a resolution that a checkpoint's network runs on; a neural process has one node whatever the resolution."""
-    return TASK.mesh(checkpoint.mesh, 1 if is_neural_process(checkpoint.network) else resolution)
+    """The mesh of a resolution that a checkpoint's network runs on; the baselines have one node whatever the resolution."""
+    return TASK.mesh(checkpoint.mesh, resolution if method_of(checkpoint.network) == "gen" else 1)
 
 
-def is_neural_process(network: GraphElementNetwork) -> bool:
-    """Whether a network is the baseline: no rounds, and positions instead of nodes tell it where things are."""
+def method_of(network: SFTNetwork) -> Literal["gen", "np", "attention"]:
+    """What scores call a network. A neural process has no rounds, and positions instead of nodes tell it where things are."""
     config = network.config
-    return config.rounds == 0 and config.encoder_sees == config.decoder_sees == "position"
+    if isinstance(config, AttentionConfig):
+        return "attention"
+    return "np" if config.rounds == 0 and config.encoder_sees == config.decoder_sees == "position" else "gen"
 
 
 def parse_numbers(text: str) -> list[int]:

@@ -6,30 +6,52 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from ..checkpoints import Checkpoint
+from ..configs import require_types
 from ..errors import require
 from ..functions import SFT, SFTBatch
 from ..meshes import Mesh, MeshConfig
-from ..network import GraphElementNetwork
-from ..network_config import NetworkConfig
+from ..network_config import AnyNetworkConfig, NetworkConfig
+from ..sft_network import SFTNetwork
 from ..training import BatchOf, TrainingConfig
 
 Data = TypeVar("Data")
+Symmetry = Literal["square", "sign", "scale", "shift"]
 
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """What a training step sees: so many items (houses) and scenarios of each, a few queries of those, one of the resolutions."""
+    """What a training step sees: so many items (houses) and scenarios of each, a few queries of those, one of the resolutions.
+
+    With `meshes` above 1 the items of a step are spread over so many meshes, each of its own resolution; a share
+    `random_meshes` of them are scattered, jittered or graded meshes of as many nodes. In a share `large_share` of the steps
+    the meshes have `large_resolutions`, and fewer items. `symmetries` of the problem are used as augmentation where the task
+    has them.
+    """
 
     items: int = 64
     scenarios: int = 2
     queries: int = 64
     resolutions: tuple[int, ...] = (2, 3, 4, 5, 6, 7)
+    meshes: int = 1
+    random_meshes: float = 0.0
+    large_resolutions: tuple[int, ...] = ()
+    large_share: float = 0.0
+    symmetries: tuple[Symmetry, ...] = ()
 
     def __post_init__(self) -> None:
-        require(min(self.items, self.scenarios, self.queries) > 0, "batches.items, scenarios and queries must be positive")
+        require_types(self)
+        numbers = (self.items, self.scenarios, self.queries, self.meshes)
+        require(min(numbers) > 0, "batches.items, scenarios, queries and meshes must be positive")
+        for name in ("random_meshes", "large_share"):
+            require(0 <= getattr(self, name) <= 1, f"batches.{name} is a share, from 0 to 1; got {getattr(self, name)}")
+        require(
+            min(self.large_resolutions, default=1) > 0 and (len(self.large_resolutions) > 0 or self.large_share == 0),
+            "batches.large_share needs batches.large_resolutions, positive ones; "
+            f"got {self.large_share} and {self.large_resolutions}",
+        )
         require(
             len(self.resolutions) > 0 and min(self.resolutions) > 0,
             f"batches.resolutions must be positive; got {self.resolutions}",
@@ -40,7 +62,7 @@ class BatchConfig:
 class RunConfig:
     """Everything that decides a training run, besides data and seed."""
 
-    network: NetworkConfig = NetworkConfig()
+    network: AnyNetworkConfig = NetworkConfig()
     mesh: MeshConfig = MeshConfig()
     batches: BatchConfig = BatchConfig()
     training: TrainingConfig = TrainingConfig()
@@ -91,7 +113,7 @@ class Task(ABC, Generic[Data]):
         """All samples and targets of the data, for fitting the normalisation."""
 
     @abstractmethod
-    def validator(self, data: Data, config: RunConfig) -> Callable[[GraphElementNetwork], Mapping[str, float]]:
+    def validator(self, data: Data, config: RunConfig) -> Callable[[SFTNetwork], Mapping[str, float]]:
         """A function from a network to its error on these data, per resolution of the config."""
 
     @abstractmethod

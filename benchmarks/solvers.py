@@ -1,0 +1,210 @@
+"""A scenario of a new house, 256 queries, alone and in batches of 32: the network on many meshes against classical solvers.
+
+The network gets the 64 samples of a scenario (encoding them is timed by itself), a solver the heaters. The meshes' graphs, sparse
+factors, inverses and eigenvalues are made before the clock starts, for the square is the same in all houses; "from scratch" is
+the one that makes them. A batch has 32 scenarios of 32 different houses. Errors are against the truth on 250 x 250 nodes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import graphelements as ge
+from graphelements.data.houses import POISSON_SQUARE, UNIT_SQUARE, House, Houses
+from graphelements.data.poisson import TRUTH_RESOLUTION, solved
+from graphelements.data.random_houses import HouseDistribution, draw_houses
+from graphelements.edge_kernels import compiler_available
+from graphelements.meshes import build_grid
+
+from .classical import dense_inverse, factorised, finite_elements, sine_series, sine_transform
+from .timing import medians
+
+BATCH, NUM_HOUSES, SINGLES = 32, 128, 8
+RESOLUTIONS = (2, 3, 4, 5, 6, 7, 10, 16, 32)
+SCRATCH, CACHED, NETWORK = "P1 from scratch", "P1 by sparse factors", "network"
+CLASSICAL: dict[str, tuple[Callable, tuple[int, ...]]] = {
+    "P1 by dense inverse": (dense_inverse, (3, 4, 5, 6, 7, 9, 12, 17, 25, 33)),
+    CACHED: (factorised, (17, 33, 65, 129, TRUTH_RESOLUTION)),
+    "P1 by sine transform": (sine_transform, (9, 17, 33, 65, 129, 257)),
+}
+SERIES, WAVES = "sine series", (2, 3, 4, 6, 8, 12, 16, 24, 32)
+Method = tuple[str, int]  # name and size
+Answer = Callable[[Sequence[House]], np.ndarray]
+
+
+def measure(checkpoint: str = "poisson-square", repeats: int = 7) -> dict[str, Any]:
+    """The error and the milliseconds a scenario of every method and size, the ratios and what they say."""
+    network, mesh_config, weights = _network(checkpoint)
+    houses = solved(draw_houses(NUM_HOUSES, np.random.default_rng(0), HouseDistribution(num_scenarios=1))).houses
+    groups = [houses[i : i + BATCH] for i in range(0, NUM_HOUSES, BATCH)]
+    singles = [houses[i : i + 1] for i in range(SINGLES)]
+    encoded = {id(some): _samples(some) for some in (*groups, *singles)}
+    methods: dict[Method, Answer] = {}
+    for resolution in RESOLUTIONS:
+        mesh = build_grid(mesh_config, UNIT_SQUARE, resolution)
+        unions = {num: ge.union(mesh, num) for num in (1, BATCH)}
+        for compiled in (False, True) if compiler_available() else (False,):
+            name = f"{NETWORK}, compiled" if compiled else NETWORK
+            methods[name, resolution] = _predict(network, unions, encoded, compiled)
+    started = time.perf_counter()
+    if compiler_available():
+        methods[f"{NETWORK}, compiled", 7](groups[0])
+    compile_seconds = time.perf_counter() - started
+    for name, (prepare, sizes) in CLASSICAL.items():
+        for size in sizes:
+            methods[name, size] = partial(finite_elements, resolution=size, solve=prepare(size))
+    for waves in WAVES:
+        methods[SERIES, waves] = partial(sine_series, waves=waves)
+    truth = np.stack([np.asarray(house.temperatures)[0] for house in houses])
+    errors = {key: float(np.mean((np.concatenate([answer(g) for g in groups]) - truth) ** 2)) for key, answer in methods.items()}
+    single, batch = (_times(methods, some, repeats) for some in (singles, groups))
+    scratch = _times({(SCRATCH, 0): _from_scratch}, singles, 3)[SCRATCH, 0]
+    points = [
+        {"method": name, "size": size, "mse": errors[name, size], "single_ms": single[name, size], "batch_ms": batch[name, size]}
+        for name, size in methods
+    ]
+    for point in points:
+        if point["method"] == CACHED and point["size"] == TRUTH_RESOLUTION:
+            point["mse"] = 0.0  # it is the truth
+    encoding = medians({"one": lambda: _samples(singles[0]), "batch": lambda: _samples(groups[0])})
+    results = {
+        "weights": weights,
+        "from_scratch_ms": scratch,
+        "encoding_ms": {"single": encoding["one"], "batch": encoding["batch"] / BATCH},
+        "compile_seconds": round(compile_seconds, 1),
+        "points": points,
+    }
+    return results | {"speedup_at_7x7": _speedups(results), "sentence": _sentence(results)}
+
+
+def _network(checkpoint: str) -> tuple[ge.GraphElementNetwork, ge.MeshConfig, str]:
+    try:
+        loaded = ge.load_checkpoint(checkpoint)
+    except ge.InputError as error:
+        print(f"warning: {error}; a network with random weights is timed instead, its errors mean nothing")
+        return ge.build_network(POISSON_SQUARE).eval(), ge.MeshConfig(), "random: errors of the network mean nothing"
+    return loaded.network, loaded.mesh, checkpoint
+
+
+def _samples(houses: Sequence[House]) -> ge.SFTBatch:
+    return Houses(tuple(houses)).batch(np.arange(len(houses)), np.zeros(len(houses), int))
+
+
+def _predict(network: ge.GraphElementNetwork, unions: dict[int, ge.MeshUnion], encoded: dict, compiled: bool) -> Answer:
+    def answer(houses: Sequence[House]) -> np.ndarray:
+        network.compiled_kernels = compiled
+        temperatures = network.predict(encoded[id(houses)], unions[len(houses)])["temperature"]
+        return temperatures.numpy().reshape(len(houses), -1)
+
+    return answer
+
+
+def _from_scratch(houses: Sequence[House]) -> np.ndarray:
+    return finite_elements(houses, TRUTH_RESOLUTION, factorised(TRUTH_RESOLUTION))
+
+
+def _times(
+    methods: dict[tuple[str, int], Answer], groups: Sequence[Sequence[House]], repeats: int
+) -> dict[tuple[str, int], float]:
+    """Median milliseconds a scenario; every call takes the next group."""
+
+    def next_group(answer: Answer) -> Callable[[], np.ndarray]:
+        turns = cycle(groups)
+        return lambda: answer(next(turns))
+
+    names = {f"{name} {size}": (name, size) for name, size in methods}
+    times = medians({text: next_group(methods[key]) for text, key in names.items()}, repeats)
+    return {key: times[text] / len(groups[0]) for text, key in names.items()}
+
+
+def _best(results: dict[str, Any], size: int) -> dict[str, Any]:
+    """The network's point at a resolution, eager or compiled, whichever is faster in batches."""
+    return min((p for p in _of(results, NETWORK) if p["size"] == size), key=lambda p: p["batch_ms"])
+
+
+def _of(results: dict[str, Any], method: str) -> list[dict[str, Any]]:
+    return [point for point in results["points"] if point["method"].startswith(method)]
+
+
+def _speedups(results: dict[str, Any]) -> dict[str, float]:
+    ours, cached = _best(results, 7), _of(results, CACHED)[-1]
+    return {
+        "batch_against_from_scratch": round(results["from_scratch_ms"] / ours["batch_ms"], 1),
+        "batch_against_cached": round(cached["batch_ms"] / ours["batch_ms"], 1),
+        "single_against_from_scratch": round(results["from_scratch_ms"] / ours["single_ms"], 1),
+        "single_against_cached": round(cached["single_ms"] / ours["single_ms"], 1),
+    }
+
+
+def _named(point: dict[str, Any]) -> str:
+    return f"{point['method']} of {point['size']}x{point['size']} {'waves' if point['method'] == SERIES else 'nodes'}"
+
+
+def _sentence(results: dict[str, Any]) -> str:
+    """Which classical solver is as accurate as the network at 7x7, and how much faster or slower."""
+    ours = _best(results, 7)
+    as_good = [p for p in results["points"] if not p["method"].startswith(NETWORK) and p["mse"] <= ours["mse"]]
+    said = []
+    for kind, where in (("batch_ms", "in batches of 32"), ("single_ms", "one at a time")):
+        rival = min(as_good, key=lambda p: p[kind])
+        ratio = ours[kind] / rival[kind]
+        verb = f"{ratio:.1f} times faster than" if ratio > 1 else f"{1 / ratio:.1f} times slower than"
+        said.append(
+            f"{where} the {_named(rival)} is {verb} the network "
+            f"({rival[kind]:.3f} against {ours[kind]:.3f} ms a scenario), "
+            f"with an error of {rival['mse']:.2g} against {ours['mse']:.2g}"
+        )
+    faster = all(ours[kind] > min(p[kind] for p in as_good) for kind in ("batch_ms", "single_ms"))
+    advice = "Where the equation is known, use the classical solver." if faster else "Where the equation is known, compare first."
+    text = f"On 7x7 nodes: {'; '.join(said)}. {advice}"
+    return text if results["weights"].partition(":")[0] != "random" else f"Random weights, so this says nothing: {text}"
+
+
+COLOURS = {
+    NETWORK: "#c8442e",
+    "P1 by dense inverse": "#1b3a5c",
+    CACHED: "#4f86b8",
+    "P1 by sine transform": "#3f9c77",
+    SERIES: "#8a6bb1",
+}
+
+
+def draw(results: list[dict[str, Any]]) -> Figure:
+    """Error against time a scenario, alone and in batches; from the run with the most threads."""
+    last = results[-1]
+    figure = Figure(figsize=(13, 6.2), layout="constrained")
+    alone, together = figure.subplots(1, 2, sharey=True, sharex=True)
+    for axis, kind, title in ((alone, "single_ms", "one at a time"), (together, "batch_ms", "in batches of 32")):
+        for method, colour in COLOURS.items():
+            _draw_curve(axis, [p for p in _of(last, method) if p["mse"] > 0], kind, method, colour)
+        kept = _of(last, CACHED)[-1][kind]
+        for value, text in ((last["from_scratch_ms"], "250 x 250 nodes from scratch"), (kept, "250 x 250 nodes, factors kept")):
+            axis.axvline(value, color="0.45", linestyle=":", linewidth=1.2)
+            axis.text(value, 0.02, text, transform=axis.get_xaxis_transform(), rotation=90, ha="right", va="bottom", color="0.35")
+        axis.set(xscale="log", yscale="log", title=title, xlabel="milliseconds a scenario")
+        axis.grid(True, which="major", color="0.9")
+        axis.spines[["top", "right"]].set_visible(False)
+    alone.set_ylabel("mean squared error against 250 x 250 nodes")
+    alone.legend(frameon=False, loc="lower left")
+    threads = f"{last['threads']} thread{'s' * (last['threads'] > 1)}"
+    random = ", network with random weights" if last["weights"].startswith("random") else ""
+    figure.suptitle(f"A scenario of a new house, 256 queries, {threads}{random}; labels: nodes or waves a side")
+    return figure
+
+
+def _draw_curve(axis: Axes, points: list[dict[str, Any]], kind: str, method: str, colour: str) -> None:
+    """The points of a method by size; where there is more than one way to run a size, the faster."""
+    best = [min((p for p in points if p["size"] == size), key=lambda p: p[kind]) for size in sorted({p["size"] for p in points})]
+    ours = method == NETWORK
+    x, y = [p[kind] for p in best], [p["mse"] for p in best]
+    axis.plot(x, y, "o-", color=colour, label=method, linewidth=2.4 if ours else 1.4, markersize=7 if ours else 4.5)
+    for p in best:
+        axis.annotate(str(p["size"]), (p[kind], p["mse"]), (4, 4), textcoords="offset points", fontsize=8, color=colour)

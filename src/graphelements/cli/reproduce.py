@@ -1,0 +1,86 @@
+"""`graphelements reproduce`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import data as data_commands
+
+if TYPE_CHECKING:
+    from ..experiments.reproduce import Cell, Reproduction
+
+
+def reproduce(
+    experiment: Annotated[str, typer.Argument(help="poisson-square, poisson-ablation or default-ablation.")],
+    data: Annotated[
+        Path | None, typer.Option(help="The authors' directory, or a data file [houses are generated into the folder].")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of the results [results/EXPERIMENT, results/quick/EXPERIMENT].")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A few minutes: few steps, one seed, few houses.")] = False,
+    only: Annotated[str | None, typer.Option(help="Curves or cells, comma-separated: default,np-0")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, from 0 on [those of the experiment].")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bars.")] = False,
+) -> None:
+    """Train and score what an experiment needs; write a table and figures from all results that are there.
+
+    Every cell (a curve with a seed) is one file in the folder. Cells that are there are not done again. Ctrl-C stops, the same
+    command goes on. With --only, two processes may fill the same folder side by side.
+
+    Examples:
+
+    graphelements reproduce poisson-square --quick
+
+    graphelements reproduce poisson-square --data poisson_houses --only default,np
+    """
+    from ..experiments.reproduce import Reproduction, cells_of, find_houses, get_experiment, houses_to_generate
+    from ..files import require_writable
+    from ..tasks.poisson_square import TASK
+
+    chosen = get_experiment(experiment, quick)
+    cells = cells_of(chosen, seeds, only)
+    folder = out or Path("results") / ("quick" if quick else "") / experiment
+    require_writable(folder / "summary.json")
+    try:
+        if data is None:
+            for path, (num, seed) in houses_to_generate(folder, quick).items():
+                data_commands.generate(TASK.name, path, num, seed)
+        work = Reproduction(chosen, folder, find_houses(data, folder, chosen), quick)
+        for cell in cells:
+            work.run(cell)  # what is wrong with one is said before the first is trained
+        for path in work.adopt(cells):
+            typer.echo(f"copied {path}")
+        table = work.summarise()
+        left = [cell for cell in cells if cell not in work.finished()]
+        for number, cell in enumerate(left):
+            if cell not in work.finished():  # another process may have done it meanwhile
+                _carry_out(work, cell, f"{cell.name}, {len(left) - number - 1} more", not quiet)
+                table = work.summarise()
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; the same command goes on: {folder}")
+        raise typer.Exit(130) from None
+    typer.echo(table)
+    typer.echo(f"summary, table and figures are in {folder}")
+
+
+def _carry_out(work: Reproduction, cell: Cell, name: str, shown: bool) -> None:
+    """Train and score a cell; a wish to stop ends it after the current step."""
+    from rich.console import Console
+
+    from .progress import stop_asked, training_progress
+
+    steps, reports = work.run(cell).config.training.steps, work.train(cell)
+    with stop_asked() as asked, training_progress(steps, shown, name) as show:
+        for report in reports:
+            show(report)
+            if asked():
+                break
+        reports.close()  # type: ignore[attr-defined]
+    if asked():
+        raise KeyboardInterrupt
+    with Console(stderr=True, quiet=not shown).status(name) as status:
+        work.score(cell, lambda text: status.update(f"{name}: {text}"))

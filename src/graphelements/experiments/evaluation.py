@@ -1,0 +1,37 @@
+"""An evaluation as a file: the scores of a checkpoint and of the references, each house's included."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..checkpoints import load_checkpoint
+from ..errors import require
+from ..files import replaced, require_writable
+from ..tasks import get_task
+
+
+def save_evaluation(
+    out: Path,
+    checkpoint: str,
+    data: Path,
+    houses: str,
+    resolutions: tuple[int, ...],
+    progress: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Score a checkpoint on some houses, write the evaluation to `out` and return what was written; paths as they were given."""
+    loaded = load_checkpoint(checkpoint)
+    require(loaded.task is not None, f"{checkpoint} belongs to no task of this library; score it with graphelements.item_errors")
+    task = get_task(str(loaded.task))
+    require_writable(out)
+    found = task.load(data, houses)
+    scores = task.evaluate(loaded, found, resolutions, progress)
+    evaluation = {"task": task.name, "checkpoint": checkpoint, "data": str(data), "houses": houses}
+    evaluation |= {"contents": task.describe(found), "training": loaded.training}
+    evaluation |= {"results": [asdict(score) for score in scores]}
+    with replaced(out) as temporary:
+        temporary.write_text(json.dumps(evaluation, indent=1) + "\n")
+    return evaluation

@@ -1,0 +1,123 @@
+"""The experiments of the Poisson problem: which curves each one has, and what is compared with what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+SIZES = (2, 3, 4, 5, 6, 7)
+LARGER = (8, 10, 12, 16, 24, 32)
+
+QUICK = ("training.steps=300", "batches.items=16")
+QUICK_LARGEST = 16
+"""The quick form: the same curves with these settings, one seed, and no larger meshes than this."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A preset with changed settings, trained once for each seed and scored at some resolutions.
+
+    Curves with the same label are one line of a figure or table.
+    """
+
+    name: str
+    label: str
+    preset: str
+    settings: tuple[str, ...] = ()
+    resolutions: tuple[int, ...] = SIZES
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Curves, and how many seeds each has.
+
+    `against`: pairs of curves, or a curve and "fem", that are compared house by house; `baseline`: the curve to which the table
+    gives the ratio of all others; `settings`: changes of every preset, before a curve's own; `judged_by`: the test houses, or
+    some of the training houses where the results choose settings.
+    """
+
+    name: str
+    curves: tuple[Curve, ...]
+    against: tuple[tuple[str, str], ...]
+    num_seeds: int = 3
+    baseline: str | None = None
+    settings: tuple[str, ...] = ()
+    judged_by: Literal["test", "validation"] = "test"
+
+
+POISSON_SQUARE = Experiment(
+    "poisson-square",
+    (
+        Curve("paper", "paper, soft nearest", "paper"),
+        Curve("paper-grid", "paper, barycentric", "paper-grid"),
+        Curve("default", "default (ours)", "default", resolutions=SIZES + LARGER),
+        Curve("np", "neural process", "np"),
+        Curve("attention", "attention", "attention"),
+    ),
+    against=(("default", "np"), ("default", "attention"), ("default", "fem")),
+)
+
+POISSON_ABLATION = Experiment(
+    "poisson-ablation",
+    (
+        Curve("paper-grid", "one model for all meshes", "paper-grid"),
+        *(Curve(f"only-{k}x{k}", "one model per mesh", "paper-grid", (f"batches.resolutions={k}",), (k,)) for k in SIZES),
+        Curve("up-to-5x5", "trained up to 5x5", "paper-grid", ("batches.resolutions=2,3,4,5",), (*SIZES, 8)),
+        Curve("paper", "soft nearest neighbour", "paper"),
+        Curve("np", "neural process", "np"),
+        Curve(
+            "np-deep",
+            "neural process, twice as deep",
+            "np",
+            (f"network.encoder_hidden={','.join(6 * ['128'])}", f"network.decoder_hidden={','.join(8 * ['128'])}"),
+        ),
+    ),
+    against=(
+        *((f"only-{k}x{k}", "paper-grid") for k in SIZES),
+        ("up-to-5x5", "paper-grid"),
+        ("paper", "paper-grid"),
+        ("np-deep", "np"),
+    ),
+)
+
+CHANGES: dict[str, tuple[str, ...]] = {
+    "no message passing": ("network.rounds=0",),
+    "8 rounds": ("network.rounds=8",),
+    "no coarser meshes": ("mesh.nested=false",),
+    "no coarser meshes, 12 rounds": ("mesh.nested=false", "network.rounds=12"),
+    "edges over several scales instead": ("mesh.nested=false", "mesh.edges=multiscale", "network.rounds=6"),
+    "no offsets, positions": ("network.encoder_sees=position", "network.decoder_sees=position"),
+    "dense soft nearest": ("network.representation=soft_nearest", "network.sharpness=8"),
+    "one mesh a step": ("batches.meshes=1",),
+    "grids only": ("batches.random_meshes=0",),
+    "nothing above 7x7": ("batches.large_share=0",),
+    "2 houses a step, 24 scenarios each": ("batches.items=2", "batches.scenarios=24"),
+    "no augmentation": ("batches.symmetries=",),
+    "the square and the sign only": ("batches.symmetries=square,sign",),
+    "no norm": ("network.norm=none",),
+    "no residual": ("network.residual=false",),
+    "mean of messages": ("network.aggregation=mean",),
+    "wider": ("network.latent_size=48", "network.message_size=24", "network.edge_hidden=64", "network.node_hidden=96"),
+    "narrower": ("network.latent_size=24", "network.message_size=12", "network.edge_hidden=32", "network.node_hidden=48"),
+    "Adam": ("training.optimizer=adam", "training.learning_rate=0.003"),
+}
+"""One change of `default` a line."""
+
+
+def _name(label: str) -> str:
+    return label.lower().replace(",", "").replace(" ", "-")
+
+
+DEFAULT_ABLATION = Experiment(
+    "default-ablation",
+    tuple(
+        Curve(_name(label), label, "default", settings, (4, 7, 16)) for label, settings in {"unchanged": (), **CHANGES}.items()
+    ),
+    against=tuple((_name(label), "unchanged") for label in CHANGES),
+    num_seeds=1,
+    baseline="unchanged",
+    settings=("training.steps=5000",),  # about 10 minutes of `default` on one thread
+    judged_by="validation",
+)
+
+EXPERIMENTS = {experiment.name: experiment for experiment in (POISSON_SQUARE, POISSON_ABLATION, DEFAULT_ABLATION)}

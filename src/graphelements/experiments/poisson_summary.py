@@ -1,0 +1,185 @@
+"""The evaluations of an experiment in one summary, and the summary as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..files import read_json
+from .comparison import compared, learned
+from .poisson_experiments import Curve, Experiment
+
+AUGMENTATION = "symmetries"  # the setting of batches that says whether training saw symmetries of the data
+Summary = dict[str, Any]
+
+
+def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], origin: str, data: str, quick: bool) -> Summary:
+    """Means and standard deviations over seeds, times, and paired comparisons; `paths` are the evaluations of every curve.
+
+    Errors are known by their resolution as text, or by the method where that knows no mesh.
+    """
+    saved = {name: [read_json(path, "an evaluation") for path in files] for name, files in paths.items()}
+    lines: dict[str, Summary] = {}
+    for curve in experiment.curves:
+        if curve.name in saved:
+            _add(lines, curve, saved[curve.name])
+    everything = [evaluation for evaluations in saved.values() for evaluation in evaluations]
+    reference: dict[str, dict[str, list]] = {"fem": {}, "mean": {}}
+    for score in (score for evaluation in everything for score in evaluation["results"]):
+        if score["method"] in reference:
+            reference[score["method"]].setdefault(str(score["resolution"]), []).append(score)
+    names = {curve.name: curve.label for curve in experiment.curves} | {"fem": "finite elements"}
+    comparisons = []
+    for ours, theirs in experiment.against:
+        if ours in paths and theirs in (*paths, "fem"):
+            rows = compared(paths[ours], paths[ours if theirs == "fem" else theirs], "fem" if theirs == "fem" else None)
+            for row in map(asdict, rows):
+                kept = {name: row[name] for name in ("resolution", "difference", "low", "high")}
+                comparisons.append({"ours": names[ours], "theirs": names[theirs]} | kept)
+    return {
+        "experiment": experiment.name,
+        "quick": quick,
+        "houses": {"origin": origin, "data": data, "scored": everything[0]["contents"]["houses"]},
+        "baseline": next((c.label for c in experiment.curves if c.name == experiment.baseline and c.name in saved), None),
+        "lines": list(lines.values()),
+        "fem": {key: _over_seeds(scores[:1], scores) for key, scores in sorted(reference["fem"].items(), key=_size)},
+        "mean": reference["mean"]["0"][0]["mse_mean"],
+        "comparisons": comparisons,
+    }
+
+
+def _add(lines: dict[str, Summary], curve: Curve, evaluations: list[dict[str, Any]]) -> None:
+    """Put the evaluations of a curve into the line of its label."""
+    trained = [evaluation["training"] for evaluation in evaluations]
+    line = lines.setdefault(
+        curve.label,
+        {
+            "label": curve.label,
+            "preset": curve.preset,
+            "settings": list(curve.settings),
+            "num_weights": trained[0].get("num_weights"),
+            "steps": trained[0]["training"]["steps"],
+            "trained_on": trained[0]["batches"]["resolutions"],
+            **{name: value for name, value in trained[0]["batches"].items() if name == AUGMENTATION},
+            "cells": [],
+            "errors": {},
+        },
+    )
+    for told in trained:
+        cell = {"curve": curve.name, "seed": told["seed"], "seconds": told["seconds"], "threads": told["threads"]}
+        line["cells"].append(cell)
+    scores: dict[str, list] = {}
+    for score in (score for evaluation in evaluations for score in evaluation["results"]):
+        if learned(score) is not None:
+            scores.setdefault(str(learned(score)), []).append(score)
+    line["errors"] |= {key: _over_seeds(of_seeds, of_seeds) for key, of_seeds in scores.items()}
+
+
+def _over_seeds(scores: Sequence[Mapping[str, Any]], timed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    errors = [score["mse_mean"] for score in scores]
+    return {
+        "mean": float(np.mean(errors)),
+        "std": float(np.std(errors, ddof=1)) if len(errors) > 1 else None,
+        "of_seed": errors,
+        "seconds_per_scenario": float(np.median([score["seconds_per_scenario"] for score in timed])),
+    }
+
+
+def _size(item: tuple[str, Any]) -> int:
+    return int(item[0])
+
+
+def title_of(summary: Summary) -> str:
+    """What the numbers are, in a line."""
+    houses = summary["houses"]
+    start = "Quick form, few steps: m" if summary["quick"] else "M"
+    return f"{start}ean squared error on {houses['scored']} unseen houses ({houses['origin']})"
+
+
+def table_of(summary: Summary) -> str:
+    """The summary in Markdown: errors, training, and paired differences."""
+    lines, baseline = summary["lines"], summary["baseline"]
+    sizes = sorted({key for line in [*lines, {"errors": summary["fem"]}] for key in line["errors"] if key.isdigit()}, key=int)
+    unchanged = next((line["errors"] for line in lines if line["label"] == baseline), {})
+
+    def cell(error: Mapping[str, Any] | None, key: str) -> str:
+        if error is None:
+            return ""
+        digits = _digits(error["mean"])
+        spread = "" if error["std"] is None else f" ± {error['std']:.{digits}f}"
+        ratio = f" (x {error['mean'] / unchanged[key]['mean']:.2f})" if key in unchanged else ""
+        return f"{error['mean']:.{digits}f}{spread}{ratio}"
+
+    rows = []
+    for line in lines:
+        errors = line["errors"]
+        cells = [cell(errors.get(size), size) for size in sizes]
+        free = [key for key in errors if not key.isdigit()]
+        if free:
+            cells[0] = f"{cell(errors[free[0]], free[0])} whatever the mesh"
+        rows.append([line["label"], counted(len(e["of_seed"]) for e in errors.values()), *cells])
+    rows.append(["finite elements of the same nodes", "", *(cell(summary["fem"].get(size), "") for size in sizes)])
+    rows.append(["mean temperature", "", f"{summary['mean']:.3f}", *[""] * (len(sizes) - 1)])
+    named = [f"{size}x{size}" for size in sizes]
+    augmented = any(AUGMENTATION in line for line in lines)
+    trained = [
+        [
+            line["label"],
+            f"`{line['preset']}`",
+            " ".join(f"`{setting}`" for setting in line["settings"]) if len({c["curve"] for c in line["cells"]}) == 1 else "",
+            f"{line['num_weights']:,}" if line["num_weights"] else "",
+            f"{line['steps']:,}",
+            counted(round(cell["seconds"]) for cell in line["cells"]),
+            counted(cell["threads"] for cell in line["cells"]),
+            *([_told(line.get(AUGMENTATION))] if augmented else []),
+        ]
+        for line in lines
+    ]
+    heads = ["curve", "preset", "settings", "weights", "steps", "seconds of training", "threads"]
+    ratio = f", in brackets the ratio to {baseline!r}" if baseline else ""
+    parts = [
+        f"# {summary['experiment']}",
+        f"{title_of(summary)}, from `{summary['houses']['data']}`; ± is the standard deviation over seeds{ratio}.",
+        _markdown(["curve", "seeds", *named], rows),
+        _markdown(heads + ["augmentation"] * augmented, trained),
+    ]
+    if summary["comparisons"]:
+        parts += ["Paired differences of the errors, in brackets the 95 % bootstrap interval over houses:", _differences(summary)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _differences(summary: Summary) -> str:
+    """A row a mesh and a column a pair, or the other way round where there are more pairs than meshes."""
+    found: dict[tuple[str, str], str] = {}
+    for row in summary["comparisons"]:
+        size = str(row["resolution"])
+        mesh = f"{size}x{size}" if size.isdigit() else size
+        values = [f"{row[name]:+.{_digits(row['difference'])}f}" for name in ("difference", "low", "high")]
+        found[mesh, f"{row['ours']} - {row['theirs']}"] = "{} ({} to {})".format(*values)
+    meshes, pairs = (list(dict.fromkeys(key[axis] for key in found)) for axis in (0, 1))
+    if len(pairs) > len(meshes):
+        return _markdown(["pair", *meshes], [[pair, *(found.get((mesh, pair), "") for mesh in meshes)] for pair in pairs])
+    return _markdown(["nodes", *pairs], [[mesh, *(found.get((mesh, pair), "") for pair in pairs)] for mesh in meshes])
+
+
+def _digits(value: float) -> int:
+    """Three digits after the point, one more for a small value."""
+    return 3 if abs(value) >= 0.02 else 4
+
+
+def counted(values: Iterable[int]) -> str:
+    """A number, or the least and the greatest."""
+    low, high = min(values := list(values)), max(values)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _told(value: Any) -> str:
+    return "none" if not value else "on" if value is True else ", ".join(value) if isinstance(value, list) else str(value)
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))

@@ -1,0 +1,215 @@
+"""An experiment in a folder: one result file per cell (curve and seed), made only where it is missing.
+
+`<out>/<curve>-<seed>.json` is an evaluation, `<out>/runs/<curve>-<seed>/` its training run; `summary.json`, `table.md` and the
+figures are made from the evaluations that are there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..configs import with_settings
+from ..data.house_files import read_manifest
+from ..errors import InputError, choose, require
+from ..files import exists, read_json, replaced
+from ..tasks.poisson_square import HELD_OUT, TASK
+from ..training import Report
+from .comparison import learned
+from .evaluation import save_evaluation
+from .poisson_experiments import EXPERIMENTS, QUICK, QUICK_LARGEST, Curve, Experiment
+from .poisson_figures import FIGURES
+from .poisson_summary import summarised, table_of
+from .runs import MODEL, Run, differences, settings_of, train
+
+GENERATED = {"houses-train.npz": (160, 1), "houses-test.npz": (40, 2)}
+GENERATED_QUICK = {"houses-train.npz": (64, 1), "houses-test.npz": (16, 2)}
+"""File -> number of houses and seed; as many as the authors' split has, and fewer in the quick form."""
+
+
+@dataclass(frozen=True)
+class HouseFiles:
+    """Where the houses of an experiment are, and whose they are; `contents` describes those that are scored."""
+
+    training: Path
+    training_subset: str
+    test: Path
+    test_subset: str
+    origin: str
+    contents: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A curve with one seed."""
+
+    curve: Curve
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.curve.name}-{self.seed}"
+
+
+def get_experiment(name: str, quick: bool = False) -> Experiment:
+    """The experiment of a name; its quick form has one seed, few steps and no large meshes."""
+    choose("the experiment", name, EXPERIMENTS)
+    experiment = EXPERIMENTS[name]
+    if not quick:
+        return experiment
+    curves = (replace(c, resolutions=tuple(k for k in c.resolutions if k <= QUICK_LARGEST)) for c in experiment.curves)
+    return replace(experiment, curves=tuple(curves), num_seeds=1, settings=(*experiment.settings, *QUICK))
+
+
+def cells_of(experiment: Experiment, num_seeds: int | None = None, only: str | None = None) -> list[Cell]:
+    """All cells, seed by seed, or those of `only`: names of curves and cells with commas between."""
+    cells = [Cell(curve, seed) for seed in range(num_seeds or experiment.num_seeds) for curve in experiment.curves]
+    if only is None:
+        return cells
+    wanted = only.split(",")
+    names = [curve.name for curve in experiment.curves] + [cell.name for cell in cells]
+    for name in wanted:
+        require(
+            name in names,
+            f"--only takes curves such as {names[0]} and cells such as {cells[0].name}, the curves are "
+            f"{', '.join(curve.name for curve in experiment.curves)} and the seeds below {cells[-1].seed + 1}; got {name!r}",
+        )
+    return [cell for cell in cells if cell.name in wanted or cell.curve.name in wanted]
+
+
+def houses_to_generate(out: Path, quick: bool) -> dict[Path, tuple[int, int]]:
+    """The files of houses that an experiment without data still needs, each with number and seed."""
+    for path in out.glob("*-*.json"):
+        saved = read_json(path, "an evaluation saved by `graphelements reproduce`")
+        on = str(saved.get("data")) if isinstance(saved, dict) else "something else"
+        require(Path(on).name in GENERATED, f"{out} has results on {on}; give --data with it, or choose another --out")
+    files = {out / name: made for name, made in (GENERATED_QUICK if quick else GENERATED).items()}
+    return {path: made for path, made in files.items() if not exists(path)}
+
+
+def find_houses(data: Path | None, out: Path, experiment: Experiment) -> HouseFiles:
+    """The houses at `data`, split by number as written down; without `data` those that were generated in `out`.
+
+    An experiment that chooses settings is judged by a fifth of the training houses, and never sees the test houses.
+    """
+    if data is None:
+        training, test = (out / name for name in GENERATED)
+        return HouseFiles(training, "all", test, "all", "generated houses", TASK.describe(TASK.load(test)))
+    houses = TASK.load(data)
+    held_out = [number for number in houses.numbers if number in HELD_OUT]
+    require(
+        0 < len(held_out) < len(houses),
+        f"{data} must have houses to train on and of the test split (numbers such as {HELD_OUT[0]}); got {len(houses)} houses",
+    )
+    if data.is_dir():
+        theirs = len(houses) == 200 and len(held_out) == len(HELD_OUT)
+        origin = "authors' houses" if theirs else "houses in the authors' format"
+    else:
+        origin = "generated houses" if "distribution" in read_manifest(data) else f"houses of {data.name}"
+    if experiment.judged_by == "test":
+        return HouseFiles(data, "train", data, "test", origin, TASK.describe(houses.selected(held_out)))
+    rest = sorted(set(houses.numbers) - set(held_out))
+    judged = sorted(np.random.default_rng(2019).choice(rest, max(1, len(rest) // 5), replace=False).tolist())
+    training, validation = (",".join(map(str, numbers)) for numbers in (sorted(set(rest) - set(judged)), judged))
+    return HouseFiles(data, training, data, validation, origin, TASK.describe(houses.selected(judged)))
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """An experiment with its folder and its houses."""
+
+    experiment: Experiment
+    out: Path
+    houses: HouseFiles
+    quick: bool = False
+
+    def run(self, cell: Cell) -> Run:
+        """The training run of a cell."""
+        choose(f"the preset of the curve {cell.curve.name}", cell.curve.preset, TASK.presets)
+        config = with_settings(TASK.presets[cell.curve.preset], (*self.experiment.settings, *cell.curve.settings))
+        return Run(TASK.name, config, self.houses.training, self.houses.training_subset, seed=cell.seed)
+
+    def finished(self) -> dict[Cell, Path]:
+        """The cells of which there is an evaluation, whatever their seed; all of these curves, settings and houses."""
+        found = {}
+        for curve in self.experiment.curves:
+            names = (re.fullmatch(re.escape(curve.name) + r"-(\d+)", path.stem) for path in self.out.glob("*.json"))
+            for seed in sorted(int(name[1]) for name in names if name):
+                cell = Cell(curve, seed)
+                path = self._path(cell)
+                wrong = self._mismatch(cell, path)
+                require(not wrong, f"{path} is of another experiment: {wrong}; move it away, or choose another --out")
+                found[cell] = path
+        return found
+
+    def adopt(self, cells: list[Cell]) -> list[str]:
+        """Copy the evaluations of cells that another experiment beside this one has already; their names."""
+        adopted = []
+        for cell in cells:
+            for name in EXPERIMENTS:
+                path = self.out.parent / name / f"{cell.name}.json"
+                if exists(path) and not exists(self._path(cell)) and not self._mismatch(cell, path):
+                    with replaced(self._path(cell)) as temporary:
+                        shutil.copyfile(path, temporary)
+                    adopted.append(str(path))
+        return adopted
+
+    def train(self, cell: Cell) -> Iterator[Report]:
+        """The reports of a cell's training run, which goes on where it was stopped."""
+        return train(self.run(cell), self._folder(cell))
+
+    def score(self, cell: Cell, progress: Callable[[str], None] = lambda _: None) -> None:
+        """Write the evaluation of a cell whose training run is done."""
+        model, houses = self._folder(cell) / MODEL, self.houses
+        save_evaluation(self._path(cell), str(model), houses.test, houses.test_subset, cell.curve.resolutions, progress)
+
+    def summarise(self) -> str:
+        """Write summary, table and figures from the evaluations that are there; the table, empty if there is none."""
+        table, finished = "", self.finished()
+        while finished:
+            paths: dict[str, list[Path]] = {}
+            for cell, path in finished.items():
+                paths.setdefault(cell.curve.name, []).append(path)
+            summary = summarised(self.experiment, paths, self.houses.origin, str(self.houses.test), self.quick)
+            table = table_of(summary)
+            for name, text in (("summary.json", json.dumps(summary, indent=1) + "\n"), ("table.md", table)):
+                with replaced(self.out / name) as temporary:
+                    temporary.write_text(text)
+            for name, draw in FIGURES[self.experiment.name].items():
+                figure = draw(summary)
+                if figure is None:
+                    (self.out / name).unlink(missing_ok=True)
+                else:
+                    with replaced(self.out / name) as temporary:
+                        figure.savefig(temporary, dpi=150)
+            before, finished = finished, self.finished()
+            if finished == before:  # else another process has finished a cell meanwhile
+                break
+        return table
+
+    def _path(self, cell: Cell) -> Path:
+        return self.out / f"{cell.name}.json"
+
+    def _folder(self, cell: Cell) -> Path:
+        return self.out / "runs" / cell.name
+
+    def _mismatch(self, cell: Cell, path: Path) -> str:
+        """What an evaluation has other than this cell: settings, houses or resolutions; newer settings do not count."""
+        saved = read_json(path, "an evaluation saved by `graphelements reproduce`")
+        run = self.run(cell)
+        expected = json.loads(json.dumps(settings_of(run) | {"steps_done": run.config.training.steps}))
+        try:
+            wrong = differences(saved["training"], expected, common=True)
+            wrong += ["houses"] if saved["contents"] != self.houses.contents else []
+            scored = {key for key in map(learned, saved["results"]) if key is not None}
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise InputError(f"{path} is not an evaluation saved by `graphelements reproduce`; move it away") from None
+        wrong += ["resolutions"] if not any(isinstance(k, str) for k in scored) and scored != set(cell.curve.resolutions) else []
+        return f"it differs in {', '.join(wrong)}" if wrong else ""

@@ -1,0 +1,57 @@
+"""Which meshes the items of a training step run on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import torch
+
+from ..meshes import Mesh
+from ..random_meshes import random_mesh
+from ..unions import MeshUnion, union
+from .task import RunConfig
+
+POOL = 64  # mixes that are made once and drawn from: each is a graph whose tables are built once
+LARGE_ITEMS = 6  # times fewer items in a step on large meshes
+
+
+def mesh_mix(
+    mesh_of: Callable[[int], Mesh], config: RunConfig, num_items: int, seed: int
+) -> Callable[[np.random.Generator], MeshUnion]:
+    """A function that draws the meshes of a step: one resolution for all items, or a mix as `config.batches` describes it."""
+    sizes = config.batches
+
+    @cache
+    def grid(resolution: int) -> Mesh:
+        return mesh_of(resolution)
+
+    @cache
+    def shared(resolution: int) -> MeshUnion:
+        return union(grid(resolution), num_items)
+
+    @cache
+    def mixed(number: int) -> MeshUnion:
+        rng = np.random.default_rng((seed, number))
+        large = rng.random() < sizes.large_share
+        resolutions, items = (sizes.resolutions, num_items)
+        if large:
+            resolutions, items = sizes.large_resolutions, max(1, num_items // LARGE_ITEMS)
+        meshes = []
+        for resolution in rng.choice(resolutions, min(sizes.meshes, items)):
+            mesh = grid(int(resolution))
+            if rng.random() < sizes.random_meshes:
+                generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
+                mesh = random_mesh(mesh.space, mesh.num_nodes, generator)
+                mesh = mesh.nested() if config.mesh.nested else mesh
+            meshes.append(mesh)
+        return union((meshes * math.ceil(items / len(meshes)))[:items])
+
+    def draw(rng: np.random.Generator) -> MeshUnion:
+        if sizes.meshes == 1 and sizes.random_meshes == sizes.large_share == 0:
+            return shared(int(rng.choice(sizes.resolutions)))
+        return mixed(int(rng.integers(POOL)))
+
+    return draw

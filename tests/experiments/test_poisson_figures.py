@@ -1,0 +1,56 @@
+"""Figures show every line that was run, by its name."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evaluations import write_all
+
+from graphelements.experiments.poisson_experiments import EXPERIMENTS
+from graphelements.experiments.poisson_figures import FIGURES
+from graphelements.experiments.poisson_summary import summarised
+
+
+@pytest.mark.parametrize("experiment, name", [(e, name) for e, figures in FIGURES.items() for name in figures])
+def test_every_line_is_named_beside_its_end_and_no_two_names_overlap(tmp_path: Path, experiment: str, name: str) -> None:
+    chosen = EXPERIMENTS[experiment]
+    summary = summarised(chosen, write_all(tmp_path, chosen), "generated houses", "houses.npz", quick=True)
+    figure = FIGURES[experiment][name](summary)
+    assert figure is not None
+    figure.savefig(tmp_path / name)
+    title = figure.get_suptitle()
+    assert "Quick form" in title
+    assert "generated houses" in title
+    for axes in figure.axes:
+        boxes = sorted((text.get_window_extent() for text in axes.texts), key=lambda box: box.y0)
+        assert all(above.y0 > below.y1 - 2 for below, above in pairwise(boxes) if above.x0 < below.x1)
+        assert all(box.y1 <= figure.bbox.y1 and box.x1 <= figure.bbox.x1 for box in boxes)
+    shown = {text.get_text().replace("\n", " ") for axes in figure.axes for text in [*axes.texts, *axes.get_xticklabels()]}
+    expected = {line["label"] for line in summary["lines"]} if name != "larger_meshes.png" else {"default (ours)"}
+    assert expected <= shown
+
+
+def test_the_drawn_points_are_the_means(tmp_path: Path) -> None:
+    chosen = EXPERIMENTS["poisson-square"]
+    summary = summarised(chosen, write_all(tmp_path, chosen), "generated houses", "houses.npz", quick=False)
+    figure = FIGURES["poisson-square"]["larger_meshes.png"](summary)
+    assert figure is not None
+    left, right = figure.axes
+    sizes = np.array([2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32])
+    for axes, ours, elements in ((left, 3 * 1.05 / sizes, 1 / sizes**2), (right, 0.1 * sizes**2, 0.1 * sizes**2)):
+        for line, values in zip(axes.get_lines(), (ours, elements), strict=True):
+            drawn = np.asarray(line.get_xydata())
+            assert drawn == pytest.approx(np.column_stack([sizes, values])[-len(drawn) :])
+        assert len(drawn) == len(sizes) - (axes is right)  # elements on 2x2 nodes have nothing to solve
+
+
+def test_a_partial_experiment_has_the_figures_that_can_be_drawn(tmp_path: Path) -> None:
+    chosen = EXPERIMENTS["poisson-square"]
+    paths = write_all(tmp_path, chosen, 1)
+    summary = summarised(chosen, {"np": paths["np"]}, "generated houses", "houses.npz", quick=False)
+    drawn = {name: draw(summary) for name, draw in FIGURES["poisson-square"].items()}
+    assert drawn["errors.png"] is not None
+    assert drawn["larger_meshes.png"] is None

@@ -1,0 +1,94 @@
+"""Summaries and tables: means and deviations over seeds, pairs of houses, and nothing that was not run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evaluations import write_all, write_evaluation
+
+from graphelements.experiments.poisson_experiments import DEFAULT_ABLATION, EXPERIMENTS, POISSON_ABLATION, POISSON_SQUARE
+from graphelements.experiments.poisson_summary import Summary, summarised, table_of
+
+
+def summary_of(folder: Path, name: str, num_seeds: int = 2) -> Summary:
+    paths = write_all(folder, EXPERIMENTS[name], num_seeds)
+    return summarised(EXPERIMENTS[name], paths, "generated houses", "houses.npz", quick=False)
+
+
+def row(table: str, start: str) -> list[str]:
+    (line,) = [line for line in table.splitlines() if line.startswith(f"| {start} |") and "`" not in line]
+    return [cell.strip() for cell in line.split("|")[1:-1]]
+
+
+def test_errors_are_means_and_standard_deviations_over_seeds(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, "poisson-square", num_seeds=3)
+    line = next(line for line in summary["lines"] if line["cells"][0]["curve"] == "paper-grid")
+    of_seeds = [2 * (1 + seed / 10) / 7 for seed in range(3)]
+    assert line["errors"]["7"]["mean"] == pytest.approx(np.mean(of_seeds))
+    assert line["errors"]["7"]["std"] == pytest.approx(np.std(of_seeds, ddof=1))
+    assert [(cell["seed"], cell["seconds"], cell["threads"]) for cell in line["cells"]] == [(0, 100, 1), (1, 101, 1), (2, 102, 1)]
+    assert row(table_of(summary), "paper, barycentric")[7] == "0.314 ± 0.029"
+    assert json.loads(json.dumps(summary)) == summary
+
+
+def test_a_single_seed_has_no_deviation(tmp_path: Path) -> None:
+    table = table_of(summary_of(tmp_path, "poisson-square", num_seeds=1))
+    assert row(table, "paper, soft nearest")[:3] == ["paper, soft nearest", "1", "0.500"]
+
+
+def test_what_was_not_run_is_not_in_the_table(tmp_path: Path) -> None:
+    paths = write_all(tmp_path, POISSON_SQUARE, 1)
+    table = table_of(summarised(POISSON_SQUARE, {"np": paths["np"]}, "authors' houses", "poisson_houses", quick=True))
+    assert "attention" not in table
+    assert "default" not in table
+    assert row(table, "neural process")[2] == "4.000 whatever the mesh"
+    assert "on 4 unseen houses (authors' houses), from `poisson_houses`" in table
+    assert "Quick form" in table
+
+
+def test_the_default_is_paired_with_all_rivals_and_with_finite_elements(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, "poisson-square")
+    pairs = {(pair["theirs"], pair["resolution"]): pair for pair in summary["comparisons"]}
+    assert {theirs for theirs, _ in pairs} == {"neural process", "attention", "finite elements"}
+    assert {resolution for _, resolution in pairs} == {2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32}
+    difference = 3 * 1.05 / 7 - 1 / 49
+    pair = pairs["finite elements", 7]
+    assert pair["difference"] == pytest.approx(difference)
+    # every house's difference is the mean's times 0.8 to 1.2
+    assert 0.8 * difference <= pair["low"] < difference < pair["high"] <= 1.2 * difference
+    assert "default (ours) - finite elements" in table_of(summary)
+
+
+def test_models_for_one_mesh_each_are_one_line(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, "poisson-ablation")
+    table = table_of(summary)
+    cells = row(table, "one model per mesh")
+    assert cells[1] == "2"
+    assert cells[2:8] == [f"{(2 + i) * 1.05 / k:.3f} ± {(2 + i) * 0.1 / k / 2**0.5:.3f}" for i, k in enumerate(range(2, 8))]
+    assert cells[8] == ""  # 8x8
+    assert row(table, "trained up to 5x5")[8] != ""
+    assert "one model per mesh - one model for all meshes" in table
+    assert len(summary["lines"]) == len({curve.label for curve in POISSON_ABLATION.curves}) == 6
+
+
+def test_changes_stand_beside_the_unchanged_with_their_ratio(tmp_path: Path) -> None:
+    table = table_of(summary_of(tmp_path, "default-ablation", num_seeds=1))
+    assert row(table, "unchanged")[2:] == ["0.250 (x 1.00)", "0.143 (x 1.00)", "0.062 (x 1.00)"]
+    assert row(table, "no message passing")[2:] == ["0.500 (x 2.00)", "0.286 (x 2.00)", "0.125 (x 2.00)"]
+    assert "`network.rounds=0`" in table
+    assert all(f"| {curve.label} |" in table for curve in DEFAULT_ABLATION.curves)
+
+
+@pytest.mark.parametrize("value, told", [(False, "none"), (True, "on"), (["flip", "sign"], "flip, sign"), ("square", "square")])
+def test_augmentation_is_told_where_runs_know_it(tmp_path: Path, value: object, told: str) -> None:
+    old = write_evaluation(tmp_path / "np-0.json", 0, {1: 0.2}, "np")
+    new = write_evaluation(tmp_path / "default-0.json", 0, {2: 0.3, 7: 0.1}, symmetries=value)
+    paths = {"np": [old], "default": [new]}
+    table = table_of(summarised(POISSON_SQUARE, paths, "generated houses", "houses.npz", quick=False))
+    rows = {line.split(" | ")[0][2:]: line.split(" | ")[-1].rstrip(" |") for line in table.splitlines() if "`" in line[1:]}
+    assert (rows["default (ours)"], rows["neural process"]) == (told, "none")
+    without = table_of(summarised(POISSON_SQUARE, {"np": [old]}, "generated houses", "houses.npz", quick=False))
+    assert "augmentation" not in without

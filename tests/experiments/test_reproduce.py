@@ -1,0 +1,170 @@
+"""Cells, their files, and what may count as finished."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from real_data import DIRECTORY, needs_real_houses
+
+from graphelements.data.house_files import load_houses, save_houses
+from graphelements.data.houses import Houses
+from graphelements.data.random_houses import HouseDistribution, draw_houses
+from graphelements.errors import InputError
+from graphelements.experiments import reproduce
+from graphelements.experiments.reproduce import Cell, Reproduction, cells_of, find_houses, get_experiment
+from graphelements.tasks.poisson_square import PRESETS
+
+RESULTS = Path(__file__).parents[2] / "results"
+TINY = ("training.steps=2", "batches.items=2", "batches.queries=8", "training.compile=off", "network.latent_size=4")
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reproduction:
+    """A quick poisson-square on a file of 20 small houses, of which two are in the test split."""
+    monkeypatch.setattr(reproduce, "QUICK", TINY)
+    monkeypatch.setattr(reproduce, "QUICK_LARGEST", 3)
+    drawn = draw_houses(21, np.random.default_rng(0), HouseDistribution(num_scenarios=2, num_queries=9))
+    solved = Houses(tuple(replace(house, temperatures=house.query_points.sum(-1)) for house in drawn.houses))
+    save_houses(tmp_path / "houses.npz", solved, {"distribution": {}})
+    houses = find_houses(tmp_path / "houses.npz", tmp_path, get_experiment("poisson-square"))
+    return Reproduction(get_experiment("poisson-square", quick=True), tmp_path / "poisson-square", houses, quick=True)
+
+
+def carry_out(work: Reproduction, name: str) -> None:
+    (cell,) = cells_of(work.experiment, only=name)
+    assert [report.step for report in work.train(cell)] == [1, 2]
+    work.score(cell)
+
+
+def names(work: Reproduction) -> set[str]:
+    return {cell.name for cell in work.finished()}
+
+
+def test_cells_are_curves_times_seeds_seed_by_seed() -> None:
+    cells = cells_of(get_experiment("poisson-square"), 2)
+    assert [cell.name for cell in cells][:6] == ["paper-0", "paper-grid-0", "default-0", "np-0", "attention-0", "paper-1"]
+    assert len(cells) == 10
+    some = cells_of(get_experiment("poisson-square"), None, "np,paper-grid-2")
+    assert [cell.name for cell in some] == ["np-0", "np-1", "paper-grid-2", "np-2"]
+
+
+@pytest.mark.parametrize("only", ["paper-grid-3", "gnn", "", "np,,paper", "np-"])
+def test_unknown_cells_are_refused_with_the_choices(only: str) -> None:
+    with pytest.raises(InputError, match=r"the curves are paper, paper-grid, default, np, attention and the seeds below 3"):
+        cells_of(get_experiment("poisson-square"), None, only)
+
+
+@pytest.mark.parametrize("name", ["poisson-square", "poisson-ablation", "default-ablation"])
+def test_every_cell_of_every_experiment_has_a_configuration_of_its_own(work: Reproduction, name: str) -> None:
+    for quick in (False, True):
+        experiment = get_experiment(name, quick)
+        assert len({curve.name for curve in experiment.curves}) == len(experiment.curves)
+        assert {name for pair in experiment.against for name in pair} <= {curve.name for curve in experiment.curves} | {"fem"}
+        known = [cell for cell in cells_of(experiment) if cell.curve.preset in PRESETS]
+        runs = [replace(work, experiment=experiment).run(cell) for cell in known]
+        assert len({(run.config, run.seed) for run in runs}) == len(runs)
+
+
+def test_the_deep_neural_process_has_twice_the_hidden_layers(work: Reproduction) -> None:
+    work = replace(work, experiment=get_experiment("poisson-ablation"))
+    plain, deep = (work.run(cells_of(work.experiment, 1, name)[0]).config.network for name in ("np", "np-deep"))
+    for name in ("encoder_hidden", "decoder_hidden"):
+        assert getattr(deep, name) == 2 * getattr(plain, name)
+
+
+def test_houses_are_split_by_number_and_named_for_what_they_are(work: Reproduction, tmp_path: Path) -> None:
+    assert (work.houses.origin, work.houses.contents["houses"]) == ("generated houses", 2)
+    houses = load_houses(tmp_path / "houses.npz")
+    save_houses(tmp_path / "other.npz", houses)
+    assert find_houses(tmp_path / "other.npz", tmp_path, get_experiment("poisson-square")).origin == "houses of other.npz"
+    save_houses(tmp_path / "few.npz", houses.selected(range(5)))
+    with pytest.raises(InputError, match="of the test split"):
+        find_houses(tmp_path / "few.npz", tmp_path, get_experiment("poisson-square"))
+
+
+def test_a_finished_cell_is_an_evaluation_of_its_run(work: Reproduction) -> None:
+    assert names(work) == set()
+    assert work.summarise() == ""
+    carry_out(work, "paper-grid")
+    assert names(work) == {"paper-grid-0"}
+    saved = json.loads((work.out / "paper-grid-0.json").read_text())
+    assert list(saved) == ["task", "checkpoint", "data", "houses", "contents", "training", "results"]
+    assert (saved["data"], saved["houses"]) == (str(work.houses.test), "test")
+    assert [(score["method"], score["resolution"]) for score in saved["results"]] == [
+        ("gen", 2),
+        ("gen", 3),
+        ("fem", 2),
+        ("fem", 3),
+        ("mean", 0),
+    ]
+
+
+def test_what_another_process_finished_meanwhile_is_in_the_summary(work: Reproduction, monkeypatch: pytest.MonkeyPatch) -> None:
+    carry_out(work, "paper-grid")
+    carry_out(work, "np")
+    moved = shutil.move(work.out / "np-0.json", work.out.parent / "np-0.json")
+
+    def finishing(*arguments):
+        if Path(moved).exists():
+            shutil.move(moved, work.out / "np-0.json")
+        return table_of(*arguments)
+
+    table_of = reproduce.table_of
+    monkeypatch.setattr(reproduce, "table_of", finishing)
+    assert "neural process" in work.summarise()
+    assert "neural process" in (work.out / "table.md").read_text()
+    assert len(json.loads((work.out / "summary.json").read_text())["lines"]) == 2
+
+
+def test_evaluations_of_other_settings_houses_or_resolutions_are_refused_by_name(work: Reproduction) -> None:
+    carry_out(work, "paper-grid")
+    path = work.out / "paper-grid-0.json"
+    good = path.read_text()
+    for key, value, name in (
+        ("training", {"training": {"steps": 3}}, "training.steps"),
+        ("training", {"seed": 1}, "seed"),
+        ("training", {"steps_done": 1}, "steps_done"),
+        ("contents", {"houses": 7}, "houses"),
+        ("results", json.loads(good)["results"][1:], "resolutions"),
+    ):
+        path.write_text(json.dumps(json.loads(good) | {key: value}))
+        with pytest.raises(InputError, match=f"is of another experiment: it differs in .*{name}"):
+            work.finished()
+    for text in ("[]", "{}", '{"training": {}}'):
+        path.write_text(text)
+        with pytest.raises(InputError, match="is not an evaluation"):
+            work.finished()
+    before = json.loads(good)
+    del before["training"]["batches"]["queries"]  # a setting that there was not yet
+    path.write_text(json.dumps(before))
+    assert names(work) == {"paper-grid-0"}
+
+
+def test_cells_of_an_experiment_beside_it_are_taken_over_where_they_are_the_same(work: Reproduction) -> None:
+    carry_out(work, "paper-grid")
+    beside = replace(work, experiment=get_experiment("poisson-ablation", quick=True), out=work.out.parent / "poisson-ablation")
+    cells = cells_of(beside.experiment)
+    assert beside.adopt(cells) == [str(work.out / "paper-grid-0.json")]
+    assert names(beside) == {"paper-grid-0"}
+    assert beside.adopt(cells) == []
+    other = replace(beside, experiment=get_experiment("poisson-ablation"), out=work.out.parent / "full")
+    assert other.adopt(cells_of(other.experiment)) == []
+
+
+@needs_real_houses
+def test_the_results_in_the_repository_count_as_finished(tmp_path: Path) -> None:
+    for name in ("np", "paper-grid", "paper"):
+        for path in (RESULTS / "poisson-square").glob(f"{name}-[0-9].json"):
+            shutil.copy(path, tmp_path)
+    work = Reproduction(
+        get_experiment("poisson-square"), tmp_path, find_houses(DIRECTORY, tmp_path, get_experiment("poisson-square"))
+    )
+    assert {"np-0", "np-1", "np-2", "paper-0", "paper-grid-0", "paper-grid-1", "paper-grid-2"} <= names(work)
+    assert work.houses.origin == "authors' houses"
+    assert Cell(work.experiment.curves[0], 0) in work.finished()
+    assert "| 0.206 ± 0.009 | 0.144 ± 0.004 | 0.104 ± 0.002 |" in work.summarise()

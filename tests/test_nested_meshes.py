@@ -1,0 +1,110 @@
+"""Meshes with coarser ones behind them: how they are made, and what the network does on them."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+from cases import MESHES, RAGGED_SFT, SPACES, random_item, seeded
+
+from graphelements.functions import FunctionSamples, Queries, collate
+from graphelements.meshes import Mesh, MeshConfig, build_grid, grid_mesh, scattered_mesh
+from graphelements.network import build_network
+from graphelements.network_config import DEFAULT, PAPER
+from graphelements.spaces import Box
+from graphelements.unions import union
+
+SPACE = RAGGED_SFT.space
+
+
+def chain(mesh: Mesh) -> list[Mesh]:
+    return [mesh, *([] if mesh.coarser is None else chain(mesh.coarser))]
+
+
+@pytest.mark.parametrize(
+    ("resolution", "sizes"), [(2, [2]), (3, [3, 2]), (5, [5, 3, 2]), (7, [7, 4, 2]), (16, [16, 8, 4, 2]), (32, [32, 16, 8, 4, 2])]
+)
+def test_behind_a_grid_are_grids_of_half_the_resolution_down_to_its_corners(resolution, sizes):
+    meshes = chain(grid_mesh(Box(), resolution).nested())
+    assert [m.num_nodes for m in meshes] == [k**2 for k in sizes]
+    for k, mesh in zip(sizes, meshes, strict=True):
+        assert torch.equal(mesh.positions, grid_mesh(Box(), k).positions)
+    assert {tuple(p) for p in meshes[-1].positions.tolist()} == {(0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)}
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("mesh", MESHES)
+def test_every_mesh_gets_coarser_ones_down_to_a_few_nodes(space, mesh):
+    meshes = chain(MESHES[mesh](SPACES[space]).nested())
+    few = 2 ** SPACES[space].dim
+    assert meshes[-1].num_nodes < 2 * few or meshes[-1].axes is not None
+    for fine, coarse in itertools.pairwise(meshes):
+        assert coarse.num_nodes < fine.num_nodes
+        if fine.axes is None:
+            assert {tuple(p) for p in coarse.positions.tolist()} <= {tuple(p) for p in fine.positions.tolist()}
+
+
+def test_coarser_nodes_are_well_spread():
+    fine = scattered_mesh(Box(), 200, seeded(0)).nested()
+    assert fine.coarser is not None
+    gaps = torch.cdist(fine.coarser.positions, fine.coarser.positions) + torch.eye(fine.coarser.num_nodes) * 9
+    assert fine.coarser.num_nodes == 50
+    assert gaps.min() > 0.5 / 50**0.5
+
+
+def test_moving_and_copying_keep_the_nesting_and_gradients_reach_coarser_nodes():
+    mesh = scattered_mesh(Box(), 30, seeded(0)).nested()
+    positions = (mesh.positions * 0.9).requires_grad_()
+    moved = mesh.moved(positions)
+    assert [m.num_nodes for m in chain(moved)] == [m.num_nodes for m in chain(mesh)] == [30, 8, 4]
+    assert moved.coarser is not None
+    (gradient,) = torch.autograd.grad(moved.coarser.positions.sum(), positions)
+    assert int((gradient[:, 0] > 0).sum()) == 8
+    assert chain(mesh.to("meta"))[-1].positions.is_meta
+    assert mesh_without(mesh).moved(positions).coarser is None
+
+
+def mesh_without(mesh: Mesh) -> Mesh:
+    return replace(mesh, coarser=None)
+
+
+def test_a_config_says_whether_meshes_are_nested():
+    assert build_grid(MeshConfig(), Box(), 7).coarser is None
+    assert len(chain(build_grid(MeshConfig(nested=True), Box(), 7))) == 3
+
+
+@pytest.mark.parametrize("config", [DEFAULT, replace(PAPER, rounds=2)], ids=["default", "paper"])
+def test_batching_meshes_of_different_depth_changes_nothing(config):
+    network = build_network(RAGGED_SFT, config, seed=2)
+    meshes = [grid_mesh(SPACE, 2).nested(), grid_mesh(SPACE, 9).nested(), scattered_mesh(SPACE, 30, seeded(1)).nested()]
+    meshes += [grid_mesh(SPACE, 4), grid_mesh(SPACE, 1).nested()]
+    items = [random_item(RAGGED_SFT, seeded(n), most=12) for n in range(len(meshes))]
+    together = network.predict(collate(items), meshes)
+    alone = [network.predict(item, mesh) for item, mesh in zip(items, meshes, strict=True)]
+    for name, answers in together.items():
+        torch.testing.assert_close(answers, torch.cat([a[name] for a in alone]), rtol=1e-4, atol=1e-5)
+
+
+def test_settling_starts_from_what_the_coarser_mesh_knows():
+    network = build_network(RAGGED_SFT, replace(DEFAULT, rounds=0), seed=2)
+    fine = grid_mesh(SPACE, 9).nested()
+    assert fine.coarser is not None
+    inputs = {"heat": FunctionSamples(SPACE.sample(5, seeded(0)), torch.randn(5, 2, generator=seeded(1)))}
+    coarse = network.settle(inputs, fine.coarser)
+    queries = Queries(fine.positions, items=torch.zeros(81, dtype=torch.long))
+    known = network.gather(coarse, queries, union(fine.coarser, 1))
+    expected = network.propagate(network.write(inputs, fine) + known, fine)
+    torch.testing.assert_close(network.settle(inputs, fine), expected)
+    alone = mesh_without(fine)
+    torch.testing.assert_close(network.settle(inputs, alone), network.propagate(network.write(inputs, alone), alone))
+
+
+def test_a_few_rounds_on_nested_meshes_reach_across_a_large_one():
+    network = build_network(RAGGED_SFT, replace(DEFAULT, rounds=2), seed=2)
+    corner = {"heat": FunctionSamples(torch.tensor([[0.0, -1.0]]), torch.ones(1, 2))}
+    for mesh, reaches in ((grid_mesh(SPACE, 17).nested(), True), (grid_mesh(SPACE, 17), False)):
+        nothing = {"heat": FunctionSamples(torch.zeros(0, 2), torch.zeros(0, 2))}
+        change = (network.settle(corner, mesh) - network.settle(nothing, mesh)).abs().amax(-1)
+        assert bool(change[-1] > 0) is reaches
