@@ -1,4 +1,14 @@
-"""A round of message passing, forward and backward, at the paper's sizes: 7x7 nodes, 256 items, against PyTorch Geometric."""
+"""A round of message passing, forward and backward, at the paper's sizes: 7x7 nodes, 256 items, against PyTorch Geometric.
+
+Time is that of one round, given the gradient of its result. Memory is what 12 rounds with autograd add to the resident memory
+of a fresh process, which `python -m benchmarks.message_passing compiled` (or eager, pyg) prints in megabytes.
+"""
+
+import ctypes
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch_geometric.nn import MessagePassing as PygMessagePassing
@@ -9,7 +19,8 @@ from graphelements.message_passing import Graph, MessagePassing
 
 from .timing import medians
 
-ITEMS = 256
+ITEMS, ROUNDS = 256, 12
+Round = Callable[[torch.Tensor], torch.Tensor]
 
 
 class PygRound(PygMessagePassing):
@@ -26,25 +37,69 @@ class PygRound(PygMessagePassing):
         return self.edge_module(torch.cat([x_j, x_i], -1))
 
 
-def measure() -> dict[str, object]:
-    """Milliseconds of the three forms and how many times faster ours are."""
-    mesh = ge.union(ge.grid_mesh(ge.Box(), 7), ITEMS)
-    torch.manual_seed(0)
-    ours = MessagePassing(32, 16, 48, 64)
-    pyg = PygRound(ours)
-    states = torch.randn(mesh.num_nodes, 32, requires_grad=True)
+def rounds(ours: MessagePassing, items: int) -> tuple[torch.Tensor, dict[str, Round]]:
+    """Random states and the forms of a round with the weights of `ours`, on a union of 7x7 grids."""
+    mesh = ge.union(ge.grid_mesh(ge.Box(), 7), items)
     edge_index = torch.stack([mesh.senders, mesh.receivers])
     degrees = torch.bincount(mesh.receivers, minlength=mesh.num_nodes).float()
     features = torch.zeros(len(mesh.senders), 0)
-    eager = Graph(mesh.senders, mesh.receivers, features, degrees)
-    graphs = {"eager": eager}
+    plain = Graph(mesh.senders, mesh.receivers, features, degrees)
+    over_tables = Graph(mesh.senders, mesh.receivers, features, degrees, mesh.tables)
+    pyg = PygRound(ours)
+    forms: dict[str, Round] = {"eager": lambda states: ours(states, plain), "pyg": lambda states: pyg(states, edge_index)}
     if compiler_available():
-        graphs["compiled"] = Graph(mesh.senders, mesh.receivers, features, degrees, mesh.tables)
-    reference = pyg(states, edge_index)
-    for graph in graphs.values():
-        torch.testing.assert_close(ours(states, graph), reference, rtol=1e-4, atol=1e-5)
-    times = medians(
-        {name: lambda graph=graph: ours(states, graph).square().sum().backward() for name, graph in graphs.items()}
-        | {"pyg": lambda: pyg(states, edge_index).square().sum().backward()}
-    )
-    return {"milliseconds": times, **{f"{name}_speedup": round(times["pyg"] / times[name], 2) for name in graphs}}
+        forms["compiled"] = lambda states: ours(states, over_tables)
+    return torch.randn(mesh.num_nodes, 32, requires_grad=True), forms
+
+
+def measure() -> dict[str, object]:
+    """Milliseconds and megabytes of the three forms, how many times faster ours are, and the share of the memory they take."""
+    torch.manual_seed(0)
+    ours = MessagePassing(32, 16, 48, 64)
+    states, forms = rounds(ours, ITEMS)
+    gradient, inputs = torch.randn_like(states), [states, *ours.parameters()]
+    reference = torch.autograd.grad(forms["pyg"](states), inputs, gradient)
+    for form in forms.values():
+        for value, expected in zip(torch.autograd.grad(form(states), inputs, gradient), reference, strict=True):
+            torch.testing.assert_close(value, expected, rtol=1e-3, atol=1e-3)
+    times = medians({name: lambda form=form: torch.autograd.grad(form(states), inputs, gradient) for name, form in forms.items()})
+    memory = {name: memory_in_fresh_process(name) for name in forms}
+    own = [name for name in forms if name != "pyg"]
+    return {
+        "milliseconds": times,
+        "megabytes": memory,
+        **{f"{name}_speedup": round(times["pyg"] / times[name], 2) for name in own},
+        **{f"{name}_memory": round(memory[name] / memory["pyg"], 3) for name in own},
+    }
+
+
+def memory_in_fresh_process(form: str) -> float:
+    command = [sys.executable, "-m", "benchmarks.message_passing", form]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
+
+
+def memory_increase(form: str) -> float:
+    """The megabytes that `ROUNDS` rounds, forward and backward, add at their peak; all else happens before, on a small graph."""
+    ours = MessagePassing(32, 16, 48, 64)
+
+    def run(states: torch.Tensor, forms: dict[str, Round]) -> None:
+        for _ in range(ROUNDS):
+            states = forms[form](states)
+        states.sum().backward()
+
+    run(*rounds(ours, 2))
+    states, forms = rounds(ours, ITEMS)
+    ctypes.CDLL(None).malloc_trim(0)  # else freed memory is used again and not counted
+    before = resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
+    run(states, forms)
+    return (resident("VmHWM") - before) / 1024
+
+
+def resident(field: str) -> int:
+    """Kilobytes of this process: VmRSS now, VmHWM at the peak."""
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+
+
+if __name__ == "__main__":
+    print(round(memory_increase(sys.argv[1]), 1))

@@ -85,12 +85,12 @@ def measure(checkpoint: str = "poisson-square", repeats: int = 7) -> dict[str, A
     return results | {"speedup_at_7x7": _speedups(results), "sentence": _sentence(results)}
 
 
-def _network(checkpoint: str) -> tuple[ge.GraphElementNetwork, ge.MeshConfig, str]:
+def _network(checkpoint: str) -> tuple[ge.SFTNetwork, ge.MeshConfig, str]:
     try:
         loaded = ge.load_checkpoint(checkpoint)
     except ge.InputError as error:
         print(f"warning: {error}; a network with random weights is timed instead, its errors mean nothing")
-        return ge.build_network(POISSON_SQUARE).eval(), ge.MeshConfig(), "random: errors of the network mean nothing"
+        return ge.build_network(POISSON_SQUARE).eval(), ge.MeshConfig(nested=True), "random: errors of the network mean nothing"
     return loaded.network, loaded.mesh, checkpoint
 
 
@@ -98,7 +98,7 @@ def _samples(houses: Sequence[House]) -> ge.SFTBatch:
     return Houses(tuple(houses)).batch(np.arange(len(houses)), np.zeros(len(houses), int))
 
 
-def _predict(network: ge.GraphElementNetwork, unions: dict[int, ge.MeshUnion], encoded: dict, compiled: bool) -> Answer:
+def _predict(network: ge.SFTNetwork, unions: dict[int, ge.MeshUnion], encoded: dict, compiled: bool) -> Answer:
     def answer(houses: Sequence[House]) -> np.ndarray:
         network.compiled_kernels = compiled
         temperatures = network.predict(encoded[id(houses)], unions[len(houses)])["temperature"]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, product
 
 import pytest
 import torch
 from cases import seeded
 from torch import Tensor
 
+from graphelements import edge_kernels
+from graphelements.edge_kernels import compiler_available
 from graphelements.errors import InputError
 from graphelements.message_passing import Graph, MessagePassing
 from graphelements.perceptron import Perceptron
-from graphelements.topology import both_ways, grid_edges
+from graphelements.topology import both_ways, build_tables, grid_edges
 
 
 def graph_of(senders: Tensor, receivers: Tensor, num_nodes: int, num_features: int) -> Graph:
@@ -45,22 +48,85 @@ def edge_by_edge(layer: MessagePassing, states: Tensor, graph: Graph) -> Tensor:
     return layer.norm(states + updated if layer.residual else updated)
 
 
-@pytest.mark.parametrize("kind", ["grid", "directed", "hub", "into hub", "none"])
+@pytest.fixture(params=["eager", "tables", "compiled"])
+def form(request, monkeypatch):
+    """Makes a graph take one of the forms of a round: plain torch, the kernels as plain torch, or compiled."""
+    if request.param == "eager":
+        return lambda graph: graph
+    if request.param == "tables":
+        monkeypatch.setattr(edge_kernels, "_compiled", lambda kernel: kernel)
+    elif not compiler_available():
+        pytest.skip("torch finds no C++ compiler")
+    return lambda graph: replace(graph, tables=build_tables(graph.senders, graph.receivers, len(graph.degrees)))
+
+
+@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("aggregation", ["sum", "mean"])
 @pytest.mark.parametrize(("num_features", "residual", "norm"), [(0, False, "none"), (4, True, "layer")])
-def test_the_cheap_form_is_the_edge_by_edge_one_with_its_gradients(kind, aggregation, num_features, residual, norm):
+@pytest.mark.parametrize(
+    "form, kind",
+    [
+        *product(("eager", "tables"), ("grid", "directed", "hub", "into hub", "none")),
+        *product(("compiled",), ("grid", "directed")),
+    ],
+    indirect=["form"],
+)
+def test_the_cheap_form_is_the_edge_by_edge_one_with_its_gradients(form, kind, aggregation, num_features, residual, norm):
     torch.manual_seed(0)
     layer = MessagePassing(6, 5, 8, 7, num_features, residual, norm, aggregation)
     graph = graph_of(*random_graph(kind), 12, num_features)
+    graph.features.requires_grad_()
     states = torch.randn(12, 6, generator=seeded(2)).requires_grad_()
-    inputs = [states, *layer.parameters()]
+    inputs = [states, graph.features, *layer.parameters()]
     found = []
-    for form in (layer, lambda states, graph: edge_by_edge(layer, states, graph)):
-        result = form(states, graph)
+    for result in (layer(states, form(graph)), edge_by_edge(layer, states, graph)):
         gradients = torch.autograd.grad(result.pow(3).sum(), inputs, allow_unused=True)
         found.append([result, *(torch.zeros_like(x) if g is None else g for x, g in zip(inputs, gradients, strict=True))])
     for cheap, plain in zip(*found, strict=True):
-        assert (cheap - plain).abs().max() < 1e-5 * max(1, plain.abs().max())
+        assert cheap.shape == plain.shape
+        assert cheap.numel() == 0 or (cheap - plain).abs().max() < 1e-12 * max(1, plain.abs().max())
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_predictions_without_gradients_and_of_strided_inputs_are_the_same(form, mode):
+    torch.manual_seed(0)
+    layer, graph = MessagePassing(6, 5, 8, 7, 4), graph_of(*random_graph("directed"), 12, 4)
+    wide, features = torch.randn(12, 12, generator=seeded(2)), graph.features.T.contiguous().T
+    with mode():
+        value = layer(wide[:, ::2], form(replace(graph, features=features)))
+        assert (value - edge_by_edge(layer, wide[:, ::2], graph)).abs().max() < 1e-5
+
+
+def test_the_gradients_of_features_and_of_their_weight_are_computed_only_if_asked_for(monkeypatch):
+    ran = []
+    monkeypatch.setattr(edge_kernels, "compiled_run", lambda kernel, *args: (ran.append(kernel.__name__), kernel(*args))[1])
+    layer, graph = MessagePassing(6, 5, 8, 7, 4), graph_of(*random_graph("grid"), 12, 4)
+    graph = replace(graph, tables=build_tables(graph.senders, graph.receivers, 12))
+    states = torch.randn(12, 6, generator=seeded(2)).requires_grad_()
+    layer(states, graph).sum().backward()
+    assert ran == ["sums", "node_gradient", "weight_gradient"]
+    ran.clear()
+    graph.features.requires_grad_()
+    layer.requires_grad_(False)(states, graph).sum().backward()
+    assert ran == ["sums", "node_gradient", "feature_gradient"]
+
+
+def test_a_backward_pass_can_be_repeated(form):
+    torch.manual_seed(0)
+    layer, graph = MessagePassing(6, 5, 8, 7), graph_of(*random_graph("grid"), 12, 0)
+    states = torch.randn(12, 6, generator=seeded(2)).requires_grad_()
+    result = layer(states, form(graph)).sum()
+    first, second = (torch.autograd.grad(result, states, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_tables_of_another_graph_are_refused():
+    layer, graph = MessagePassing(6, 5, 8, 7), graph_of(*random_graph("directed"), 12, 0)
+    other = replace(graph, tables=build_tables(*grid_edges((2, 2))[:2], 4))
+    with pytest.raises(
+        InputError, match="tables must be built from the same graph, 12 nodes and 40 edges; got tables of 4 nodes"
+    ):
+        layer(torch.zeros(12, 6), other)
 
 
 def test_a_node_without_incoming_edges_hears_nothing():

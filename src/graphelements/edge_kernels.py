@@ -20,9 +20,8 @@ from typing import Any, NamedTuple, no_type_check
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.nn.functional import embedding
 
-from .errors import require
 from .topology import Bucket, EdgeTables
 
 
@@ -33,126 +32,108 @@ def sum_relu_messages(
     edge_weight: Float[Tensor, "features hidden"],
     senders: Int[Tensor, " edges"],
     receivers: Int[Tensor, " edges"],
-    tables: EdgeTables | None = None,
 ) -> Float[Tensor, "nodes hidden"]:
-    """s_j = sum over incoming edges e = (i, j) of relu(A z_i + B z_j + b1 + c_e), for every receiving node j.
-
-    `from_senders` holds A z, `from_receivers` B z + b1, and c_e = `edge_features` `edge_weight`. With `tables` (of the
-    same edges) the compiled kernels run, which the first call has to compile; without, plain torch.
-    """
-    if tables is not None:
-        require(
-            (tables.num_nodes, tables.num_edges) == (len(from_senders), len(edge_features)),
-            f"tables must be built from the same graph, {len(from_senders)} nodes and {len(edge_features)} edges; "
-            f"got tables of {tables.num_nodes} nodes and {tables.num_edges} edges",
-        )
-        return _SumReluMessages.apply(from_senders, from_receivers, edge_features, edge_weight, tables)
+    """s_j for every node j, in plain torch: `from_senders` holds A z, `from_receivers` B z + b1, and c_e = features weight."""
     messages = torch.addmm(from_senders.index_select(0, senders), edge_features, edge_weight)
     messages = messages.add_(from_receivers.index_select(0, receivers)).relu_()
     return torch.zeros_like(from_receivers).index_add(0, receivers, messages)
 
 
 class Terms(NamedTuple):
-    """What is added on an edge before the relu: A z_i, B z_j + b1, and c_e = features weight."""
+    """What is added on an edge before the relu: A z_i and B z_j, side by side in `nodes`, b1, and c_e = features weight.
 
-    from_senders: Float[Tensor, "nodes hidden"]
-    from_receivers: Float[Tensor, "nodes hidden"]
+    A last row pads `nodes`, the neighbour in empty slots: minus infinity, so that its relu is 0.
+    """
+
+    nodes: Float[Tensor, "padded both"]
+    bias: Float[Tensor, " hidden"]
     features: Float[Tensor, "edges features"]
     weight: Float[Tensor, "features hidden"]
 
 
-class _SumReluMessages(torch.autograd.Function):
-    """`sum_relu_messages` over tables; its backward forms the terms anew instead of keeping them."""
+def sum_over_tables(terms: Terms, tables: EdgeTables) -> Float[Tensor, "nodes hidden"]:
+    """s_j for every node j."""
+    return _by_bucket(_Kernels.sums, tables, terms)
 
-    @staticmethod
-    def forward(ctx: Any, *inputs) -> Float[Tensor, "nodes hidden"]:
-        *tensors, tables = inputs
-        terms = Terms(*(tensor.detach().contiguous() for tensor in tensors))
-        sums, positive = torch.zeros_like(terms.from_receivers), torch.zeros_like(terms.from_receivers)
-        for bucket in tables.incoming:
-            compiled_run(_Kernels.store_sums, sums, positive, terms, bucket)
-        ctx.save_for_backward(*terms, positive)
-        ctx.tables = tables
-        return sums
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Float[Tensor, "nodes hidden"]) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        *tensors, positive = ctx.saved_tensors
-        terms, tables, gradient = Terms(*tensors), ctx.tables, gradient.contiguous()
-        # One kernel per gradient: asked for several at once, the compiler stores the terms of all edges.
-        of_senders = of_receivers = of_features = of_weight = None
-        if ctx.needs_input_grad[0]:
-            of_senders = torch.zeros_like(terms.from_senders)
-            for bucket in tables.outgoing:
-                compiled_run(_Kernels.store_sender_gradient, of_senders, gradient, terms, bucket)
-        if ctx.needs_input_grad[1]:
-            of_receivers = gradient * positive
-        on_edges = gradient, terms, tables.senders, tables.receivers
-        if ctx.needs_input_grad[2]:
-            of_features = (
-                compiled_run(_Kernels.feature_gradient, *on_edges) if terms.features.numel() else torch.zeros_like(terms.features)
-            )
-        if ctx.needs_input_grad[3]:
-            of_weight = (
-                compiled_run(_Kernels.weight_gradient, *on_edges) if terms.features.numel() else torch.zeros_like(terms.weight)
-            )
-        return of_senders, of_receivers, of_features, of_weight, None
+def node_gradient(gradient: Float[Tensor, "padded hidden"], terms: Terms, tables: EdgeTables) -> Float[Tensor, "nodes both"]:
+    """The gradient of `terms.nodes` from that of s; the last row of `gradient` is not used."""
+    return _by_bucket(_Kernels.node_gradient, tables, terms, gradient)
+
+
+def feature_gradient(
+    gradient: Float[Tensor, "padded hidden"], terms: Terms, tables: EdgeTables
+) -> Float[Tensor, "edges features"]:
+    """The gradient of the edge features from that of s."""
+    if terms.features.numel() == 0:
+        return torch.zeros_like(terms.features)
+    return _run(_Kernels.feature_gradient, terms, gradient, tables.senders, tables.receivers)
+
+
+def weight_gradient(
+    gradient: Float[Tensor, "padded hidden"], terms: Terms, tables: EdgeTables
+) -> Float[Tensor, "features hidden"]:
+    """The gradient of the edge weight from that of s."""
+    if terms.features.numel() == 0:
+        return torch.zeros_like(terms.weight)
+    return _run(_Kernels.weight_gradient, terms, gradient, tables.senders, tables.receivers)
 
 
 @no_type_check  # the compiler cannot see through the shape checks of the tests
 class _Kernels:
-    """What is compiled. Slots come before rows, so that the compiler's vectors run along the hidden units."""
+    """What is compiled. Slots come before rows, so that the compiler's vectors run along the hidden units.
+
+    `embedding` gathers rows without the check for negative numbers that indexing makes.
+    """
 
     @staticmethod
-    def store_sums(
-        sums: Float[Tensor, "nodes hidden"], positive: Float[Tensor, "nodes hidden"], terms: Terms, bucket: Bucket
-    ) -> None:
-        """Write s_j for an incoming bucket, and how many of its summands are positive: d s_j / d (B z_j)."""
-        slots = _Kernels.slots(terms.from_senders[bucket.neighbours], terms.from_receivers[bucket.nodes], terms, bucket)
-        sums[bucket.nodes] = slots.relu().sum(0).to(sums.dtype)
-        positive[bucket.nodes] = (slots > 0).to(positive.dtype).sum(0)
+    def sums(terms: Terms, bucket: Bucket, own: Float[Tensor, "rows both"]) -> Float[Tensor, "rows hidden"]:
+        """s_j of the nodes of a bucket; `own` are their rows of `terms.nodes`."""
+        from_senders, to_senders = terms.nodes.chunk(2, 1)[0], own.chunk(2, 1)[1]
+        heard = embedding(bucket.senders, from_senders) + (to_senders + terms.bias)
+        return _Kernels.with_features(heard, embedding(bucket.incoming, terms.features), terms.weight).relu().sum(0)
 
     @staticmethod
-    def store_sender_gradient(
-        sums: Float[Tensor, "nodes hidden"], gradient: Float[Tensor, "nodes hidden"], terms: Terms, bucket: Bucket
-    ) -> None:
-        """Write the gradient of A z_i for an outgoing bucket."""
-        slots = _Kernels.slots(terms.from_senders[bucket.nodes], terms.from_receivers[bucket.neighbours], terms, bucket)
-        sums[bucket.nodes] = torch.where(slots > 0, gradient[bucket.neighbours], 0.0).sum(0).to(sums.dtype)
+    def node_gradient(
+        terms: Terms,
+        gradient: Float[Tensor, "padded hidden"],
+        bucket: Bucket,
+        own: Float[Tensor, "rows both"],
+        own_gradient: Float[Tensor, "rows hidden"],
+    ) -> Float[Tensor, "rows both"]:
+        """The gradient of A z and B z of the nodes of a bucket. Forming the terms anew is as fast as keeping what is needed."""
+        (from_senders, from_receivers), (to_receivers, to_senders) = terms.nodes.chunk(2, 1), own.chunk(2, 1)
+        sent = embedding(bucket.receivers, from_receivers) + (to_receivers + terms.bias)
+        heard = embedding(bucket.senders, from_senders) + (to_senders + terms.bias)
+        sent = _Kernels.with_features(sent, embedding(bucket.outgoing, terms.features), terms.weight)
+        heard = _Kernels.with_features(heard, embedding(bucket.incoming, terms.features), terms.weight)
+        of_senders = torch.where(sent > 0, embedding(bucket.receivers, gradient), 0.0).sum(0)
+        of_receivers = torch.where(heard > 0, own_gradient, 0.0).sum(0)
+        return torch.cat([of_senders, of_receivers], 1)
 
     @staticmethod
     def feature_gradient(
-        gradient: Float[Tensor, "nodes hidden"], terms: Terms, senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"]
+        terms: Terms, gradient: Float[Tensor, "padded hidden"], senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"]
     ) -> Float[Tensor, "edges features"]:
-        """The gradient of the edge features."""
-        passed = _Kernels.passed(gradient, terms, senders, receivers)
-        return torch.stack([(passed * row).sum(1) for row in terms.weight.unbind(0)], 1).to(terms.features.dtype)
+        passed = _Kernels.passed(terms, gradient, senders, receivers)
+        return torch.stack([(passed * row).sum(1) for row in terms.weight.unbind(0)], 1)
 
     @staticmethod
     def weight_gradient(
-        gradient: Float[Tensor, "nodes hidden"], terms: Terms, senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"]
+        terms: Terms, gradient: Float[Tensor, "padded hidden"], senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"]
     ) -> Float[Tensor, "features hidden"]:
-        """The gradient of the edge weight."""
-        passed = _Kernels.passed(gradient, terms, senders, receivers)
-        return torch.stack([(passed * column[:, None]).sum(0) for column in terms.features.unbind(1)]).to(terms.weight.dtype)
-
-    @staticmethod
-    def slots(
-        senders: Float[Tensor, "#width rows hidden"], receivers: Float[Tensor, "#width rows hidden"], terms: Terms, bucket: Bucket
-    ) -> Float[Tensor, "width rows hidden"]:
-        """A z_i + B z_j + b1 + c_e in the slots of a bucket, 0 in empty ones."""
-        filled = torch.arange(len(bucket.edges), device=bucket.edges.device)[:, None] < bucket.degrees
-        total = _Kernels.with_features(senders + receivers, terms.features[bucket.edges], terms.weight)
-        return torch.where(filled[..., None], total, 0.0)
+        passed = _Kernels.passed(terms, gradient, senders, receivers)
+        return torch.stack([(passed * column[:, None]).sum(0) for column in terms.features.unbind(1)])
 
     @staticmethod
     def passed(
-        gradient: Float[Tensor, "nodes hidden"], terms: Terms, senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"]
+        terms: Terms, gradient: Float[Tensor, "padded hidden"], senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"]
     ) -> Float[Tensor, "edges hidden"]:
         """The gradient that passes through the relu of every edge."""
-        total = terms.from_senders[senders] + terms.from_receivers[receivers]
-        return torch.where(_Kernels.with_features(total, terms.features, terms.weight) > 0, gradient[receivers], 0.0)
+        from_senders, from_receivers = terms.nodes.chunk(2, 1)
+        total = embedding(senders, from_senders) + (embedding(receivers, from_receivers) + terms.bias)
+        total = _Kernels.with_features(total, terms.features, terms.weight)
+        return torch.where(total > 0, embedding(receivers, gradient), 0.0)
 
     @staticmethod
     def with_features(
@@ -166,9 +147,30 @@ class _Kernels:
         return total
 
 
+def _by_bucket(kernel: Callable, tables: EdgeTables, terms: Terms, *by_node: Tensor) -> Tensor:
+    """The results of a kernel for all nodes, from those for the nodes of each bucket."""
+    if len(tables.buckets) == 1:  # of all nodes in order
+        return _run(kernel, terms, *by_node, tables.buckets[0], *(rows[:-1] for rows in (terms.nodes, *by_node)))
+    parts = [
+        _run(kernel, terms, *by_node, bucket, *(rows[bucket.nodes] for rows in (terms.nodes, *by_node)))
+        for bucket in tables.buckets
+    ]
+    result = parts[0].new_empty(tables.num_nodes, parts[0].shape[1])
+    for bucket, part in zip(tables.buckets, parts, strict=True):
+        result[bucket.nodes] = part
+    return result
+
+
+def _run(kernel: Callable, terms: Terms, *args: Tensor | Bucket) -> Tensor:
+    for rows in (terms.nodes, *args):
+        if isinstance(rows, Tensor) and rows.dim() == 2:
+            torch._dynamo.mark_static(rows, 1)  # known hidden sizes make plain loops
+    return compiled_run(kernel, terms, *args)
+
+
 def compiled_run(kernel: Callable, *args) -> Any:
     """Run a kernel, compiled at its first call."""
-    # Every number of features and every size of 1 is compiled for itself, and torch gives up beyond its limit.
+    # Every hidden size, number of features and size of 1 is compiled for itself, and torch gives up beyond its limit.
     with torch._dynamo.config.patch(recompile_limit=64):
         return _compiled(kernel)(*args)
 

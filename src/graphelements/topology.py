@@ -196,20 +196,24 @@ def hop_diameter(edges: Edges, num_nodes: int) -> int:
 
 
 class Bucket(NamedTuple):
-    """Nodes of similar degree and their edges, a column of `width` slots each; slots beyond the degree repeat an edge."""
+    """Nodes of similar degree, in order, and the other ends of their edges, in order, a column of slots each.
+
+    The node in an empty slot is one beyond the last; its edge is any edge. Where every edge has its opposite, `senders` and
+    `receivers` are one tensor, so that compiled loops over both are one.
+    """
 
     nodes: Int[Tensor, " rows"]
-    degrees: Int[Tensor, " rows"]
-    neighbours: Int[Tensor, "width rows"]
-    edges: Int[Tensor, "width rows"]
+    senders: Int[Tensor, "incoming rows"]
+    incoming: Int[Tensor, "incoming rows"]
+    receivers: Int[Tensor, "outgoing rows"]
+    outgoing: Int[Tensor, "outgoing rows"]
 
 
 @dataclass(frozen=True)
 class EdgeTables:
-    """Incoming and outgoing edges of every node, as neighbour tables bucketed by degree; nodes without edges are in none."""
+    """Incoming and outgoing edges of every node, as neighbour tables bucketed by degree; no buckets without edges."""
 
-    incoming: tuple[Bucket, ...]
-    outgoing: tuple[Bucket, ...]
+    buckets: tuple[Bucket, ...]
     senders: Int[Tensor, " edges"]
     receivers: Int[Tensor, " edges"]
     num_nodes: int
@@ -227,35 +231,50 @@ def build_tables(senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"
         inside = len(ends) == 0 or bool((ends.min() >= 0) & (ends.max() < num_nodes))
         require(inside, f"edges join nodes 0 to {num_nodes - 1}; found others, build the edges from the same nodes")
     senders, receivers = senders.clone(), receivers.clone()  # the compiler tells a tensor from a row of one
-    incoming, outgoing = _buckets(receivers, senders, num_nodes), _buckets(senders, receivers, num_nodes)
-    return EdgeTables(incoming, outgoing, senders, receivers, num_nodes)
+    buckets, first = [], 0
+    if len(senders) > 0:
+        incoming, outgoing = _Rows.of(receivers, senders, num_nodes), _Rows.of(senders, receivers, num_nodes)
+        degrees = torch.maximum(incoming.degrees, outgoing.degrees)
+        by_degree = torch.argsort(degrees.int(), stable=True)
+        for num in _bucket_sizes(*torch.unique_consecutive(degrees[by_degree], return_counts=True)):
+            nodes = by_degree[first : first + num].sort().values
+            (heard, edges_in), (told, edges_out) = incoming.slots(nodes), outgoing.slots(nodes)
+            buckets.append(Bucket(nodes, heard, edges_in, heard if torch.equal(heard, told) else told, edges_out))
+            first += num
+    return EdgeTables(tuple(buckets), senders, receivers, num_nodes)
 
 
-def _buckets(own: Int[Tensor, " edges"], other: Int[Tensor, " edges"], num_nodes: int) -> tuple[Bucket, ...]:
-    """The edges (own, other) in rows by their own node, rows of similar length together."""
-    by_node = torch.argsort(own.int(), stable=True)  # int32 sorts twice as fast
-    degrees = torch.bincount(own, minlength=num_nodes)
-    ends = degrees.cumsum(0)
-    by_degree = torch.argsort(degrees.int(), stable=True)
-    buckets, first = [], int((degrees == 0).sum())
-    for width, rows in _widths(*torch.unique_consecutive(degrees[by_degree[first:]], return_counts=True)):
-        nodes = by_degree[first : first + rows]
-        slots = (ends - degrees)[nodes] + torch.arange(width, device=own.device)[:, None]
-        edges = by_node[torch.minimum(slots, ends[nodes] - 1)]
-        buckets.append(Bucket(nodes, degrees[nodes], other[edges], edges))
-        first += rows
-    return tuple(buckets)
+class _Rows(NamedTuple):
+    """The edges sorted by the node at one of their ends, then the other, and where those of each node end."""
+
+    edges: Int[Tensor, " edges"]
+    others: Int[Tensor, " edges"]
+    degrees: Int[Tensor, " nodes"]
+    ends: Int[Tensor, " nodes"]
+
+    @staticmethod
+    def of(own: Int[Tensor, " edges"], other: Int[Tensor, " edges"], num_nodes: int) -> _Rows:
+        by_other = torch.argsort(other.int())  # int32 sorts twice as fast
+        edges = by_other[torch.argsort(own[by_other].int(), stable=True)]
+        degrees = torch.bincount(own, minlength=num_nodes)
+        return _Rows(edges, other[edges], degrees, degrees.cumsum(0))
+
+    def slots(self, nodes: Int[Tensor, " rows"]) -> tuple[Int[Tensor, "width rows"], Int[Tensor, "width rows"]]:
+        """The other ends and the numbers of the edges of `nodes`."""
+        degrees, ends = self.degrees[nodes], self.ends[nodes]
+        width = max(int(degrees.max()), 2)  # torch would compile a width of 1 for itself
+        numbers = torch.arange(width, device=nodes.device)[:, None]
+        places = torch.minimum(ends - degrees + numbers, ends - 1).clamp(min=0)
+        return torch.where(numbers < degrees, self.others[places], len(self.degrees)), self.edges[places]
 
 
-def _widths(degrees: Int[Tensor, " kinds"], counts: Int[Tensor, " kinds"]) -> Iterator[tuple[int, int]]:
-    """(width, rows) of each bucket, for ascending degrees: one bucket as long as empty slots cost less than a call."""
-    width = rows = filled = 0
+def _bucket_sizes(degrees: Int[Tensor, " kinds"], counts: Int[Tensor, " kinds"]) -> Iterator[int]:
+    """How many nodes are in each bucket, for ascending degrees: one bucket as long as empty slots cost less than a call."""
+    nodes = filled = 0
     for degree, count in zip(degrees.tolist(), counts.tolist(), strict=True):
-        if rows > 0 and rows * degree - filled > 2048 + filled // 8:
-            yield width, rows
-            rows = filled = 0
-        width = max(degree, 2)  # torch would compile a width of 1 for itself
-        rows += count
+        if nodes > 0 and nodes * degree - filled > 2048 + (filled + count * degree) // 4:
+            yield nodes
+            nodes = filled = 0
+        nodes += count
         filled += count * degree
-    if rows > 0:
-        yield width, rows
+    yield nodes

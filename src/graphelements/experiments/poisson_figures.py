@@ -47,7 +47,7 @@ def draw_larger_meshes(summary: Summary) -> Figure | None:
         return None
     (line,) = lines
     sizes = [int(key) for key in line["errors"]]
-    figure, (left, right) = _figure(2, (11.0, 4.4), summary)
+    figure, (left, right) = _figure(2, (11.0, 4.4), summary | {"lines": lines})
     for axes, quantity, name in (
         (left, "mean", "mean squared error"),
         (right, "seconds_per_scenario", "milliseconds a scenario"),

@@ -63,7 +63,7 @@ def _add(lines: dict[str, Summary], curve: Curve, evaluations: list[dict[str, An
             "settings": list(curve.settings),
             "num_weights": trained[0].get("num_weights"),
             "steps": trained[0]["training"]["steps"],
-            "trained_on": trained[0]["batches"]["resolutions"],
+            "trained_on": [*trained[0]["batches"]["resolutions"], *trained[0]["batches"].get("large_resolutions", [])],
             **{name: value for name, value in trained[0]["batches"].items() if name == AUGMENTATION},
             "cells": [],
             "errors": {},
