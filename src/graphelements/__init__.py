@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .meshes import Mesh, MeshConfig, grid_mesh, mesh_at, scattered_mesh
     from .network import GraphElementNetwork, build_network, num_weights
     from .network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER, AttentionConfig, NetworkConfig
+    from .random_meshes import random_mesh
     from .representations import Barycentric, Coupling, Multilinear, NearestNodes, Representation, SoftNearest
     from .sft_network import SFTNetwork
     from .spaces import Box, Space
@@ -33,6 +34,7 @@ _HOMES = {
     "topology": ("Edges", "grid_edges", "delaunay_edges", "radius_edges", "multiscale_edges", "hop_diameter"),
     "meshes": ("Mesh", "MeshConfig", "grid_mesh", "scattered_mesh", "mesh_at"),
     "unions": ("MeshUnion", "union"),
+    "random_meshes": ("random_mesh",),
     "representations": ("Representation", "Coupling", "SoftNearest", "Multilinear", "Barycentric", "NearestNodes"),
     "network_config": ("NetworkConfig", "AttentionConfig", "PAPER", "DEFAULT", "NEURAL_PROCESS", "ATTENTION"),
     "sft_network": ("SFTNetwork",),
