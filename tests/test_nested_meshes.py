@@ -75,11 +75,13 @@ def test_a_config_says_whether_meshes_are_nested():
     assert len(chain(build_grid(MeshConfig(nested=True), Box(), 7))) == 3
 
 
+@pytest.mark.parametrize("representation", ["nearest_nodes", "soft_nearest", "barycentric", "multilinear"])
 @pytest.mark.parametrize("config", [DEFAULT, replace(PAPER, rounds=2)], ids=["default", "paper"])
-def test_batching_meshes_of_different_depth_changes_nothing(config):
-    network = build_network(RAGGED_SFT, config, seed=2)
-    meshes = [grid_mesh(SPACE, 2).nested(), grid_mesh(SPACE, 9).nested(), scattered_mesh(SPACE, 30, seeded(1)).nested()]
-    meshes += [grid_mesh(SPACE, 4), grid_mesh(SPACE, 1).nested()]
+def test_batching_meshes_of_different_depth_changes_nothing(config, representation):
+    network = build_network(RAGGED_SFT, replace(config, representation=representation), seed=2)
+    meshes = [grid_mesh(SPACE, 2).nested(), grid_mesh(SPACE, 9).nested(), grid_mesh(SPACE, 4), grid_mesh(SPACE, 1).nested()]
+    if representation != "multilinear":
+        meshes.append(scattered_mesh(SPACE, 30, seeded(1)).nested())
     items = [random_item(RAGGED_SFT, seeded(n), most=12) for n in range(len(meshes))]
     together = network.predict(collate(items), meshes)
     alone = [network.predict(item, mesh) for item, mesh in zip(items, meshes, strict=True)]
@@ -108,3 +110,10 @@ def test_a_few_rounds_on_nested_meshes_reach_across_a_large_one():
         nothing = {"heat": FunctionSamples(torch.zeros(0, 2), torch.zeros(0, 2))}
         change = (network.settle(corner, mesh) - network.settle(nothing, mesh)).abs().amax(-1)
         assert bool(change[-1] > 0) is reaches
+
+
+def test_coarser_grids_have_the_numbers_of_the_finer_one():
+    mesh = grid_mesh(Box(), 5)
+    assert mesh.axes is not None
+    double = replace(mesh, positions=mesh.positions.double(), axes=tuple(axis.double() for axis in mesh.axes))
+    assert {m.positions.dtype for m in chain(double.nested())} == {torch.float64}

@@ -99,14 +99,17 @@ class Mesh:
         """The mesh with ever coarser ones behind it, each with half the nodes of the one before along every dimension.
 
         Behind a regular grid are regular grids, so that a fine one contains the very computation of the coarse ones; behind other
-        meshes are well-spread subsets of their nodes. The coarsest has 2^dim nodes or a few more.
+        meshes are well-spread subsets of their nodes, with Delaunay edges. The coarsest has 2^dim nodes or a few more.
         """
         few = 2**self.space.intrinsic_dim
         if self.axes is not None:
             if max(len(axis) for axis in self.axes) <= 2:
                 return self
             halves = [max((len(axis) + 1) // 2, min(len(axis), 2)) for axis in self.axes]
-            axes = tuple(torch.linspace(float(axis[0]), float(axis[-1]), n) for axis, n in zip(self.axes, halves, strict=True))
+            axes = tuple(
+                torch.linspace(float(axis[0]), float(axis[-1]), n, dtype=axis.dtype)
+                for axis, n in zip(self.axes, halves, strict=True)
+            )
             coarser = _grid_at(self.space, axes).to(self.positions.device)
         else:
             if self.num_nodes < 2 * few:

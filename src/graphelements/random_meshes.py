@@ -9,13 +9,14 @@ from torch import Tensor
 from .errors import require
 from .meshes import Mesh, halton, mesh_at
 from .spaces import Space
+from .topology import Connect, delaunay_edges
 
 JITTER = 0.35  # of the grid's spacing, at most
 STRETCH = 0.15  # by which scattered nodes reach beyond the space at most, from where they are moved to its border
 GRADING = 0.8  # at most; 0 is even, 1 would put nodes infinitely close
 
 
-def random_mesh(space: Space, num_nodes: int, generator: torch.Generator) -> Mesh:
+def random_mesh(space: Space, num_nodes: int, generator: torch.Generator, connect: Connect = delaunay_edges) -> Mesh:
     """About `num_nodes` nodes: a jittered grid or a scrambled Halton sequence, every other one graded towards a random place."""
     require(num_nodes > 0, f"a mesh needs at least one node; got {num_nodes}")
 
@@ -32,7 +33,7 @@ def random_mesh(space: Space, num_nodes: int, generator: torch.Generator) -> Mes
     cube = cube.clamp(0, 1)
     if uniform(1) < 0.5:
         cube = _graded(cube, uniform(dim), GRADING * uniform(1))
-    return mesh_at(space, space.from_cube(cube))
+    return mesh_at(space, space.from_cube(cube), connect)
 
 
 def _graded(cube: Float[Tensor, "nodes dim"], centre: Float[Tensor, " dim"], strength: Tensor) -> Float[Tensor, "nodes dim"]:

@@ -36,8 +36,8 @@ class TrainingConfig:
     """How long and how fast to learn. The paper: Adam at a constant learning rate of 3e-3.
 
     `optimizer`: "muon" steps along orthogonalised momenta of the weight matrices (Jordan et al. 2024) and by Adam for the
-    rest, biases and thin matrices. `clip` bounds the norm of the gradient (0: no bound). `compile`: "auto" uses compiled kernels
-    where there is a compiler.
+    rest, biases and thin matrices. `clip` bounds the norm of the gradient, each optimizer's own (0: no bound). `compile`: "auto"
+    uses compiled kernels where there is a compiler.
     """
 
     steps: int = 2000
@@ -263,7 +263,7 @@ def _resume(
     )
     shapes = {f"network.{name}": tensor.shape for name, tensor in network.state_dict().items()}
     for which, optimizer in enumerate(optimizers):
-        moments = ["momentum_buffer"] if isinstance(optimizer, torch.optim.Muon) else ["exp_avg", "exp_avg_sq", "step"]
+        moments = ["exp_avg", "exp_avg_sq", "step"] if isinstance(optimizer, torch.optim.Adam) else ["momentum_buffer"]
         for number, parameter in enumerate(optimizer.param_groups[0]["params"]):
             names = {f"optimizer.{which}.{number}.{m}": torch.Size() if m == "step" else parameter.shape for m in moments}
             # a parameter that never had a gradient has no moments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -78,7 +78,7 @@ class MeshUnion:
         """The union of the coarser meshes; an item whose mesh has none is there with a single node that `refines` leaves out."""
         if all(part.coarser is None for part in self.parts):
             return None
-        parts = [part.coarser or mesh_at(part.space, part.positions[:1]) for part in self.parts]
+        parts = [part.coarser or _single_node(part) for part in self.parts]
         return union([parts[part] for part in self.part_of_item])
 
     @cached_property
@@ -132,6 +132,12 @@ def union(meshes: Mesh | Sequence[Mesh] | MeshUnion, num_items: int | None = Non
         torch.arange(len(meshes), device=device).repeat_interleave(nodes, output_size=sum(m.num_nodes for m in meshes)),
         starts,
     )
+
+
+def _single_node(mesh: Mesh) -> Mesh:
+    """The first node of a mesh alone, a grid where the mesh is one."""
+    axes = None if mesh.axes is None else tuple(axis[:1] for axis in mesh.axes)
+    return replace(mesh_at(mesh.space, mesh.positions[:1]), axes=axes)
 
 
 def _areas(mesh: Mesh) -> Float[Tensor, " nodes"]:

@@ -11,6 +11,7 @@ import torch
 
 from ..meshes import Mesh
 from ..random_meshes import random_mesh
+from ..topology import delaunay_edges, multiscale_edges
 from ..unions import MeshUnion, union
 from .task import RunConfig
 
@@ -23,6 +24,7 @@ def mesh_mix(
 ) -> Callable[[np.random.Generator], MeshUnion]:
     """A function that draws the meshes of a step: one resolution for all items, or a mix as `config.batches` describes it."""
     sizes = config.batches
+    connect = multiscale_edges(config.mesh.scale_ratio) if config.mesh.edges == "multiscale" else delaunay_edges
 
     @cache
     def grid(resolution: int) -> Mesh:
@@ -44,7 +46,7 @@ def mesh_mix(
             mesh = grid(int(resolution))
             if rng.random() < sizes.random_meshes:
                 generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
-                mesh = random_mesh(mesh.space, mesh.num_nodes, generator)
+                mesh = random_mesh(mesh.space, mesh.num_nodes, generator, connect)
                 mesh = mesh.nested() if config.mesh.nested else mesh
             meshes.append(mesh)
         return union((meshes * math.ceil(items / len(meshes)))[:items])
