@@ -8,7 +8,7 @@ import typer
 
 from . import data, evaluate, train
 
-TRAIN_HOUSES, TEST_HOUSES, STEPS = 200, 30, 2400
+TRAIN_HOUSES, TEST_HOUSES, STEPS = 200, 30, 1600
 
 
 def run_demo(out: str) -> None:
@@ -28,7 +28,7 @@ def run_demo(out: str) -> None:
             data.generate(TASK.name, houses[name], num, seed)
     typer.echo(f"training the default network on meshes from 2x2 to 16x16, {STEPS} steps")
     run = folder / "run"
-    settings = [f"training.steps={STEPS}", "training.validate_every=1200"]
+    settings = [f"training.steps={STEPS}", "training.validate_every=800"]
     train.train(TASK.name, houses["train"], run, "default", settings)
     model = run / "model.safetensors"
     typer.echo(f"{TEST_HOUSES} houses never seen in training:")
