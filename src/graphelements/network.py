@@ -78,7 +78,7 @@ class GraphElementNetwork(SFTNetwork):
                 hidden = write_hidden(
                     torch.addmm(first.bias, values, of_value.T), coupling, local, of_local.T, self.compiled_kernels
                 )
-                masses = coupling.scatter(torch.ones_like(values[:, :1]))
+                masses = coupling.scatter(values.new_ones(len(values), 1))
                 states = states + torch.addmm(masses * last.bias, hidden, last.weight.T)
             else:
                 states = states + coupling.scatter(self.encode(name, samples, coupling, mesh))
