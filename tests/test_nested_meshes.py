@@ -90,7 +90,7 @@ def test_batching_meshes_of_different_depth_changes_nothing(config, representati
 
 
 def test_settling_starts_from_what_the_coarser_mesh_knows():
-    network = build_network(RAGGED_SFT, replace(DEFAULT, rounds=0), seed=2)
+    network = build_network(RAGGED_SFT, replace(DEFAULT, rounds=0, samples_see="value"), seed=2)
     fine = grid_mesh(SPACE, 9).nested()
     assert fine.coarser is not None
     inputs = {"heat": FunctionSamples(SPACE.sample(5, seeded(0)), torch.randn(5, 2, generator=seeded(1)))}
@@ -104,7 +104,7 @@ def test_settling_starts_from_what_the_coarser_mesh_knows():
 
 
 def test_a_few_rounds_on_nested_meshes_reach_across_a_large_one():
-    network = build_network(RAGGED_SFT, replace(DEFAULT, rounds=2), seed=2)
+    network = build_network(RAGGED_SFT, replace(DEFAULT, rounds=2, samples_see="value"), seed=2)
     corner = {"heat": FunctionSamples(torch.tensor([[0.0, -1.0]]), torch.ones(1, 2))}
     for mesh, reaches in ((grid_mesh(SPACE, 17).nested(), True), (grid_mesh(SPACE, 17), False)):
         nothing = {"heat": FunctionSamples(torch.zeros(0, 2), torch.zeros(0, 2))}

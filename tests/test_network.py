@@ -82,15 +82,19 @@ def test_writing_is_additive(config):
     network, mesh = build_network(HEAT, config), union(scattered_mesh(HEAT.space, 12, seeded(0)), 1)
     first, second = heat_batch(seed=1).inputs["heat"], heat_batch(7, seed=2).inputs["heat"]
     both = FunctionSamples(torch.cat([first.points, second.points]), torch.cat([first.values, second.values]))
-    apart = network.write({"heat": first}, mesh) + network.write({"heat": second}, mesh)
-    assert (network.write({"heat": both}, mesh) - apart).abs().max() < 1e-4
+    seen = network.seen(SFTBatch({"heat": both}, {}))[0]["heat"]
+    parts = [
+        seen.mapped(lambda rows, part=part: rows[part]) for part in (slice(len(first.points)), slice(len(first.points), None))
+    ]
+    apart = network.write({"heat": parts[0]}, mesh) + network.write({"heat": parts[1]}, mesh)
+    assert (network.write({"heat": seen}, mesh) - apart).abs().max() < 1e-4
     assert network.write({}, mesh).abs().max() == 0
 
 
 @every_config
 def test_reading_later_and_in_pieces_is_what_forward_gives(config):
     network, batch, mesh = build_network(HEAT, config), heat_batch(), union(grid_mesh(HEAT.space, 3), 1)
-    states = network.propagate(network.write(batch.inputs, mesh), mesh)
+    states = network.propagate(network.write(network.seen(batch)[0], mesh), mesh)
     expected = network(batch, mesh)["warmth"]
     for _ in range(2):
         pieces = [network.read(states, {"warmth": piece}, mesh)["warmth"] for piece in batch.queries["warmth"].split(4)]
@@ -211,11 +215,17 @@ def test_predictions_do_not_jump(config):
     network, batch = build_network(HEAT, config), heat_batch()
     mesh = union(scattered_mesh(HEAT.space, 25, seeded(0)), 1)
     with torch.no_grad():
-        states = network.propagate(network.write(batch.inputs, mesh), mesh)
+        states = network.propagate(network.write(network.seen(batch)[0], mesh), mesh)
         points = HEAT.space.sample(300, seeded(1))
         spread = network.read(states, {"warmth": Queries(points)}, mesh)["warmth"].std()
         jump = largest_jump(lambda p: network.read(states, {"warmth": Queries(p)}, mesh)["warmth"][:, 0], HEAT.space, 2)
     assert jump < 1e-3 * spread
+
+
+def test_writing_samples_that_were_not_prepared_is_refused():
+    network, batch, mesh = build_network(HEAT, DEFAULT), heat_batch(), grid_mesh(HEAT.space, 2)
+    with pytest.raises(InputError, match=r"network\.seen"):
+        network.write(batch.inputs, mesh)
 
 
 def test_networks_are_the_same_for_the_same_seed_and_leave_the_global_generator_alone():
@@ -234,11 +244,11 @@ def test_predicting_checks_the_batch_and_keeps_no_gradients():
         network.predict(outside, mesh)
 
 
-META = {
+META = {  # without cells: searching for fellows asks how many samples an item has, which this device does not know
     "paper": PAPER,
-    "default": DEFAULT,
+    "default": replace(DEFAULT, samples_see="value"),
     "neural_process": NEURAL_PROCESS,
-    "multilinear": replace(DEFAULT, representation="multilinear", integration="area"),
+    "multilinear": replace(DEFAULT, samples_see="value", representation="multilinear", integration="area"),
 }
 
 

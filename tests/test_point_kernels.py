@@ -34,7 +34,7 @@ def coupling(points: int = 40, nodes: int = 9, touched: int = 4, dtype: torch.dt
 def test_writing_cheaply_is_scattering_the_codes_of_every_touched_node():
     gen = network()
     mesh = gen.meshes([scattered_mesh(SPACE, n, seeded(n)) for n in (3, 12, 7)])
-    inputs = collate([random_item(RAGGED_SFT, seeded(n)) for n in range(3)]).inputs
+    inputs, _ = gen.seen(collate([random_item(RAGGED_SFT, seeded(n)) for n in range(3)]))
     codes = [(gen.representation(s.points, s.items, mesh), name, s) for name, s in inputs.items()]
     expected = sum(c.scatter(gen.encode(name, samples, c, mesh)) for c, name, samples in codes)
     torch.testing.assert_close(gen.write(inputs, mesh), expected, rtol=1e-4, atol=1e-5)

@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from .functions import SFT, FunctionSamples, Queries, SFTBatch
 from .network_config import AttentionConfig
 from .perceptron import Perceptron
-from .sft_network import Meshes, SFTNetwork
+from .sft_network import Meshes, SFTNetwork, seen_channels
 from .spaces import Space
 
 
@@ -60,8 +60,8 @@ class AttentionNetwork(SFTNetwork):
         cross_layers: nn.ModuleList,
         decoders: nn.ModuleDict,
     ) -> None:
-        super().__init__(sft)
-        self.config = config
+        super().__init__(sft, config)
+        self.config: AttentionConfig = config
         self.start = nn.Parameter(torch.zeros(config.latent_size))  # every item has this token, so that none has nothing to see
         self.encoders = encoders
         self.self_layers, self.samples_norm = self_layers, nn.LayerNorm(config.latent_size)
@@ -71,8 +71,10 @@ class AttentionNetwork(SFTNetwork):
 
     def forward(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         space = self.meshes(meshes, batch.num_items).space
-        tokens, known = self.write(batch.inputs, batch.num_items, space)
-        return {name: self.read(name, queries, tokens, known, space) for name, queries in batch.queries.items()}
+        inputs, frame = self.seen(batch, space)
+        tokens, known = self.write(inputs, batch.num_items, space)
+        outputs = {name: self.read(name, queries, tokens, known, space) for name, queries in batch.queries.items()}
+        return {name: self.restored(name, output, batch.queries[name].items, frame) for name, output in outputs.items()}
 
     def write(
         self, inputs: Mapping[str, FunctionSamples], num_items: int, space: Space
@@ -81,8 +83,7 @@ class AttentionNetwork(SFTNetwork):
         codes = [self.start.expand(num_items, self.config.latent_size)]
         items = [torch.arange(num_items, device=self.start.device)]
         for name, samples in inputs.items():
-            values = self.input_scales[name].normalised(samples.values)  # type: ignore[operator]
-            codes.append(self.encoders[name](torch.cat([values, self.place(samples.points, space)], -1)))
+            codes.append(self.encoders[name](torch.cat([samples.values, self.place(samples.points, space)], -1)))
             items.append(samples.items)
         tokens, places = padded(torch.cat(codes), torch.cat(items), num_items)
         known = torch.zeros(tokens.shape[:2], dtype=torch.bool, device=places.device)
@@ -114,14 +115,16 @@ class AttentionNetwork(SFTNetwork):
         """Answers in original units; of every item so many queries are read at once that there are at most `chunk` in all."""
         self.validate(batch, meshes)
         space, size = self.meshes(meshes, batch.num_items).space, max(1, chunk // batch.num_items)
-        tokens, known = self.write(batch.inputs, batch.num_items, space)
+        inputs, frame = self.seen(batch, space)
+        tokens, known = self.write(inputs, batch.num_items, space)
         answers = {}
         for name, queries in batch.queries.items():
             piece = ranks(queries.items, batch.num_items) // size
             order = piece.argsort(stable=True)
             pieces = order.split(torch.bincount(piece, minlength=1).tolist())
             found = [self.read(name, queries.mapped(lambda t, p=p: t[p]), tokens, known, space) for p in pieces]
-            answers[name] = self.answer(name, torch.cat(found)[order.argsort()])
+            outputs = torch.cat(found)[order.argsort()]
+            answers[name] = self.answer(name, self.restored(name, outputs, queries.items, frame))
         return answers
 
     def place(self, points: Float[Tensor, "n dim"], space: Space) -> Float[Tensor, "n features"]:
@@ -153,7 +156,7 @@ def padded(
 def build_attention(sft: SFT, config: AttentionConfig) -> AttentionNetwork:
     """The network of a config, its weights drawn from torch's global generator."""
     latent, hidden, place = config.latent_size, config.hidden_size, sft.space.dim * (1 + 2 * config.num_octaves)
-    encoders = {f.name: Perceptron((f.channels + place, latent, latent)) for f in sft.inputs}
+    encoders = {f.name: Perceptron((seen_channels(f, config, sft.space.dim) + place, latent, latent)) for f in sft.inputs}
     askers = {f.name: Perceptron(((1 if f.integrated else place) + f.conditions, latent, latent)) for f in sft.outputs}
     return AttentionNetwork(
         sft,

@@ -21,10 +21,12 @@ LOSSES = ("squared_error", "cross_entropy")
 
 @dataclass(frozen=True)
 class InputFunction:
-    """f_i : X -> I_i, described by samples with `channels` numbers each."""
+    """f_i : X -> I_i, described by samples with `channels` numbers each. `scales` and `shifts`: see `SFT`."""
 
     name: str
     channels: int = 1
+    scales: bool = False
+    shifts: bool = False
 
     def __post_init__(self) -> None:
         require(self.channels > 0, f"input function {self.name!r} needs at least one channel; got {self.channels}")
@@ -35,6 +37,7 @@ class OutputFunction:
     """g_j : X -> O_j, a field; or, with `integrated`, one answer for the whole space (paper section 4.2).
 
     `loss` is the distance in O_j. `conditions` counts the numbers that a query hands to the decoder besides its place.
+    `scales` and `shifts`: see `SFT`.
     """
 
     name: str
@@ -42,16 +45,27 @@ class OutputFunction:
     integrated: bool = False
     loss: str = "squared_error"
     conditions: int = 0
+    scales: bool = False
+    shifts: bool = False
 
     def __post_init__(self) -> None:
         require(self.channels > 0, f"output function {self.name!r} needs at least one channel; got {self.channels}")
         require(self.conditions >= 0, f"output function {self.name!r}: conditions must be 0 or more; got {self.conditions}")
         choose(f"the loss of output function {self.name!r}", self.loss, LOSSES)
+        require(
+            self.loss == "squared_error" or not (self.scales or self.shifts),
+            f"output function {self.name!r} has the loss {self.loss}: its answers can neither scale nor shift",
+        )
 
 
 @dataclass(frozen=True)
 class SFT:
-    """A spatial function transformation: the space, the input functions, the output functions."""
+    """A spatial function transformation: the space, the input functions, the output functions.
+
+    Functions can declare what is known of the transformation. With all functions that `scales` times one number, what was true
+    is true again; and so with one constant added to all functions that `shifts`. A linear problem scales in all its functions, a
+    temperature that follows that of its border shifts with it. Networks with `relative` in their config make it exact.
+    """
 
     space: Box
     inputs: tuple[InputFunction, ...]
@@ -64,6 +78,14 @@ class SFT:
             object.__setattr__(self, name, tuple(functions))
         require(len(self.inputs) > 0, "an SFT needs at least one input function; got none")
         require(len(self.outputs) > 0, "an SFT needs at least one output function; got none")
+        for known in ("scales", "shifts"):
+            marked = [[f for f in functions if getattr(f, known)] for functions in (self.inputs, self.outputs)]
+            require(
+                len(marked[0]) > 0 or len(marked[1]) == 0,
+                f"an output that {known} needs an input that {known} with it; mark one, or unmark {[f.name for f in marked[1]]}",
+            )
+        channels = {f.channels for functions in (self.inputs, self.outputs) for f in functions if f.shifts}
+        require(len(channels) < 2, f"functions that shift together need equally many channels; got {sorted(channels)}")
         taken = nn.ModuleDict()  # functions name parts of the network
         for functions in (self.inputs, self.outputs):
             names = [f.name for f in functions]

@@ -10,13 +10,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from .attention import AttentionNetwork, build_attention
+from .errors import require
 from .functions import SFT, FunctionSamples, OutputFunction, Queries, SFTBatch
 from .message_passing import Graph, MessagePassing
 from .network_config import DEFAULT, AttentionConfig, NetworkConfig
 from .perceptron import Perceptron
 from .point_kernels import read_hidden, write_hidden
 from .representations import Barycentric, Coupling, Multilinear, NearestNodes, Representation, SoftNearest
-from .sft_network import Meshes, SFTNetwork
+from .sft_network import Meshes, SFTNetwork, seen_channels
 from .unions import MeshUnion
 
 
@@ -34,8 +35,8 @@ class GraphElementNetwork(SFTNetwork):
         reader: Perceptron | None,
         decoders: nn.ModuleDict,
     ) -> None:
-        super().__init__(sft)
-        self.config = config
+        super().__init__(sft, config)
+        self.config: NetworkConfig = config
         self.representation = representation
         self.encoders = encoders
         self.placement = placement
@@ -46,13 +47,15 @@ class GraphElementNetwork(SFTNetwork):
     def forward(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """What the decoders put out for every query, in network units; `predict` gives answers in original units."""
         mesh = self.meshes(meshes, batch.num_items)
-        return self.read(self.settle(batch.inputs, mesh), batch.queries, mesh)
+        inputs, frame = self.seen(batch, mesh.space)
+        outputs = self.read(self.settle(inputs, mesh), batch.queries, mesh)
+        return {name: self.restored(name, output, batch.queries[name].items, frame) for name, output in outputs.items()}
 
     def settle(self, inputs: Mapping[str, FunctionSamples], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
-        """zT: samples written and propagated; on nested meshes from the coarsest on, each starting with what the last one knows.
+        """zT: samples as `seen` gives them, written and propagated; on nested meshes from the coarsest on.
 
         That is nested iteration, as in multigrid: samples are written to every mesh, the coarser states are read at the nodes of
-        the finer mesh by the same r and rho that queries are read by, and the rounds refine them. The weights are the same for
+        the next mesh by the same r and rho that queries are read by, and the rounds refine them. The weights are the same for
         all, so a finer mesh contains the coarse computation and only adds to it.
         """
         mesh = self.meshes(meshes)
@@ -63,16 +66,21 @@ class GraphElementNetwork(SFTNetwork):
         return self.propagate(states, mesh)
 
     def write(self, inputs: Mapping[str, FunctionSamples], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
-        """z0: samples into node states. Additive: writing two sets of samples is the sum of writing each."""
+        """z0: samples as `seen` gives them into node states. Additive: writing two sets of them is the sum of writing each."""
         mesh = self.meshes(meshes)
         states = mesh.positions.new_zeros(mesh.num_nodes, self.config.latent_size)
         for name, samples in inputs.items():
             coupling = self.representation(samples.points, samples.items, mesh)
             encoder = self.encoders[name]
             assert isinstance(encoder, Perceptron)
+            require(
+                samples.values.shape[-1] == self.seen_channels(name),
+                f"nodes take the numbers that encoders see, {self.seen_channels(name)} for a sample of {name!r}; "
+                f"got {samples.values.shape[-1]}, prepare the samples with network.seen",
+            )
             if self.config.encoder_sees == "offset" and encoder.has_one_hidden_layer:
                 first, last = encoder.first, encoder.last
-                values = self.input_scales[name].normalised(samples.values)  # type: ignore[operator]
+                values = samples.values
                 of_value, of_local = first.weight.split([values.shape[-1], first.in_features - values.shape[-1]], dim=1)
                 local = self.local_coordinates(coupling, mesh)
                 hidden = write_hidden(
@@ -87,7 +95,7 @@ class GraphElementNetwork(SFTNetwork):
     def read(
         self, states: Float[Tensor, "nodes latent"], queries: Mapping[str, Queries], meshes: Meshes
     ) -> dict[str, Float[Tensor, "_queries _channels"]]:
-        """Decoder outputs at any number of queries, in network units; `answer` restores original ones."""
+        """Decoder outputs at any number of queries, in network units; `restored` and `answer` make predictions of them."""
         mesh = self.meshes(meshes)
         outputs = {}
         for name, query in queries.items():
@@ -99,7 +107,7 @@ class GraphElementNetwork(SFTNetwork):
         self, name: str, samples: FunctionSamples, coupling: Coupling, mesh: MeshUnion
     ) -> Float[Tensor, "samples *touched latent"]:
         """e_i(s): one code per sample, or with offsets e_i(s, x - x_l) one per sample and touched node."""
-        values = self.input_scales[name].normalised(samples.values)  # type: ignore[operator]
+        values = samples.values
         if self.config.encoder_sees == "offset":
             local = self.local_coordinates(coupling, mesh)
             values = torch.cat([values[:, None].expand(*local.shape[:2], values.shape[-1]), local], -1)
@@ -162,11 +170,12 @@ class GraphElementNetwork(SFTNetwork):
         self.validate(batch, meshes)
         mesh = self.meshes(meshes, batch.num_items)
         size = max(1, chunk // self.representation.touched(mesh))
-        states = self.settle(batch.inputs, mesh)
+        inputs, frame = self.seen(batch, mesh.space)
+        states = self.settle(inputs, mesh)
         answers = {}
         for name, queries in batch.queries.items():
-            pieces = [self.answer(name, self.read(states, {name: piece}, mesh)[name]) for piece in queries.split(size)]
-            answers[name] = torch.cat(pieces)
+            outputs = torch.cat([self.read(states, {name: piece}, mesh)[name] for piece in queries.split(size)])
+            answers[name] = self.answer(name, self.restored(name, outputs, queries.items, frame))
         return answers
 
     def rounds(self, mesh: MeshUnion) -> list[int]:
@@ -216,7 +225,8 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
         dim, latent = sft.space.dim, config.latent_size
         extra = {"value": 0, "position": dim, "offset": dim + 1}
         encoders = {
-            f.name: Perceptron((f.channels + extra[config.encoder_sees], *config.encoder_hidden, latent)) for f in sft.inputs
+            f.name: Perceptron((seen_channels(f, config, dim) + extra[config.encoder_sees], *config.encoder_hidden, latent))
+            for f in sft.inputs
         }
         placement = {"nothing": None, "spacing": nn.Linear(1, latent), "place": nn.Linear(1 + dim, latent)}[config.nodes_see]
         message_passing = None

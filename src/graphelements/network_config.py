@@ -9,6 +9,7 @@ from .configs import require_types
 from .errors import require
 
 Sees = Literal["value", "position", "offset"]
+SampleSees = Literal["value", "cell"]
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,9 @@ class NetworkConfig:
     `encoder_sees` and `decoder_sees`: "value" (paper), "position" (the point's coordinates besides, as in the released code) or
     "offset" (the offset to each touched node in units of its spacing, and the logarithm of the spacing).
     With "offset", the reader rho between nodes and decoder has the hidden sizes of the encoders.
+    `samples_see`: "value" (paper), or "cell": the size and shape of the cell around the sample, and the value times the cell's
+    volume, besides. `relative` makes exact what the functions declare (`scales`, `shifts`): the network sees an item's values
+    relative to their own level and size.
     `nodes_see` and `edges_see` add a node's place and spacing, and an edge's offset, length and level, to message passing.
     `rounds` is T: a number, or "diameter" for the hop diameter of each item's mesh, 2(k-1) on a k x k grid with one diagonal a
     cell.
@@ -29,6 +33,8 @@ class NetworkConfig:
     node_hidden: int = 64
     encoder_hidden: tuple[int, ...] = (48,)
     decoder_hidden: tuple[int, ...] = (32,)
+    samples_see: SampleSees = "value"
+    relative: bool = False
     encoder_sees: Sees = "value"
     decoder_sees: Sees = "value"
     nodes_see: Literal["nothing", "spacing", "place"] = "nothing"
@@ -57,7 +63,8 @@ class AttentionConfig:
     """The sizes of the attention baseline: a pre-norm transformer over an item's samples, read by queries.
 
     `num_octaves` counts the sines and cosines of every coordinate, the first with a period of two units of length, each next one
-    with half the period; 0 shows the coordinates alone. `hidden_size` is that of the perceptron in every layer.
+    with half the period; 0 shows the coordinates alone. `hidden_size` is that of the perceptron in every layer. `samples_see` and
+    `relative`: as in `NetworkConfig`.
     """
 
     latent_size: int = 128
@@ -66,6 +73,8 @@ class AttentionConfig:
     num_self_layers: int = 2
     num_cross_layers: int = 2
     num_octaves: int = 5
+    samples_see: SampleSees = "value"
+    relative: bool = False
     kind: Literal["attention"] = "attention"
 
     def __post_init__(self) -> None:
@@ -87,6 +96,8 @@ PAPER = NetworkConfig()
 """Appendix A.2 to the letter: these are the defaults."""
 
 DEFAULT = NetworkConfig(
+    samples_see="cell",
+    relative=True,
     encoder_sees="offset",
     decoder_sees="offset",
     nodes_see="place",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from jaxtyping import Float
@@ -35,3 +35,15 @@ class Normaliser(nn.Module):
     def restored(self, values: Float[Tensor, "n channels"]) -> Float[Tensor, "n channels"]:
         """Network units -> original units."""
         return values * self.scale + self.mean
+
+
+class Normalisers(nn.ModuleDict):
+    """One for each of several functions, by name."""
+
+    def __init__(self, channels: Mapping[str, int]) -> None:
+        super().__init__({name: Normaliser(num) for name, num in channels.items()})
+
+    def __getitem__(self, key: str) -> Normaliser:
+        found = super().__getitem__(key)
+        assert isinstance(found, Normaliser)
+        return found

@@ -4,33 +4,45 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from .errors import require
-from .functions import SFT, SFTBatch
+from .functions import SFT, FunctionSamples, InputFunction, SFTBatch
 from .losses import KINDS, mean_over_items
 from .meshes import Mesh
-from .normalisation import Normaliser
+from .network_config import AnyNetworkConfig
+from .normalisation import Normalisers
+from .sample_cells import num_shapes, sample_cells
+from .spaces import Space
 from .unions import MeshUnion, union
 
 Meshes = Mesh | Sequence[Mesh] | MeshUnion
+SMALLEST = 1e-6  # in network units: an item whose values are all zero has this size
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """What an item's values are relative to: its level, in original units, and its size, in network units."""
+
+    levels: Float[Tensor, "items channels"]
+    sizes: Float[Tensor, "items 1"]
 
 
 class SFTNetwork(nn.Module, ABC):
     """A learned SFT: what `fit` trains and a checkpoint holds. Abstract; networks are final."""
 
-    config: Any
-    """What `build_network` made it from, and makes it from again when a checkpoint is loaded."""
-
-    def __init__(self, sft: SFT) -> None:
+    def __init__(self, sft: SFT, config: AnyNetworkConfig) -> None:
         super().__init__()
         self.sft = sft
+        self.config = config  # what `build_network` made it from, and makes it from again when a checkpoint is loaded
         self.losses = nn.ModuleDict({f.name: KINDS[f.loss]() for f in sft.outputs})
-        self.input_scales = nn.ModuleDict({f.name: Normaliser(f.channels) for f in sft.inputs})
-        self.output_scales = nn.ModuleDict({f.name: Normaliser(f.channels) for f in sft.outputs})
+        self.input_scales = Normalisers({f.name: f.channels for f in sft.inputs})
+        self.output_scales = Normalisers({f.name: f.channels for f in sft.outputs})
+        self.cell_scales = Normalisers({f.name: sft.space.dim for f in sft.inputs if config.samples_see == "cell"})
         self.compiled_kernels = False  # for networks that have any
 
     @abstractmethod
@@ -41,11 +53,78 @@ class SFTNetwork(nn.Module, ABC):
     def predict(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """Answers in original units to any number of queries, in bounded memory and without gradients."""
 
+    def seen(self, batch: SFTBatch, space: Space | None = None) -> tuple[dict[str, FunctionSamples], Frame | None]:
+        """The inputs as encoders see them: values in network units, and with "cell" what the samples stand for besides.
+
+        With `relative`, values are relative to the item's frame, and `restored` puts outputs back into it.
+        """
+        frame = self.frame(batch) if self.config.relative else None
+        inputs = {}
+        for function in self.sft.inputs:
+            if function.name in batch.inputs:
+                samples = batch.inputs[function.name]
+                values = self._relative(function, samples, frame)
+                if self.config.samples_see == "cell":
+                    cells = sample_cells(samples.points, samples.items, batch.num_items, space or self.sft.space)
+                    scale = self.cell_scales[function.name]
+                    volumes = (cells.log_sizes - scale.mean).sum(-1, keepdim=True).exp()
+                    values = torch.cat([values, values * volumes, scale.normalised(cells.log_sizes), cells.shapes], -1)
+                inputs[function.name] = replace(samples, values=values)
+        return inputs, frame
+
+    def seen_channels(self, name: str) -> int:
+        """How many numbers of a sample of this function an encoder sees."""
+        return seen_channels(next(f for f in self.sft.inputs if f.name == name), self.config, self.sft.space.dim)
+
+    def frame(self, batch: SFTBatch) -> Frame:
+        """The level of every item, the mean of the inputs that shift, and its size, the root mean square of those that scale.
+
+        Adding a constant to an item's values adds it to its level, multiplying them multiplies its size.
+        """
+        like = next(self.parameters())
+        functions = [f for f in self.sft.inputs if f.name in batch.inputs]
+        shifting = [batch.inputs[f.name] for f in functions if f.shifts]
+        channels = max((f.channels for f in functions if f.shifts), default=1)
+        rows = [like.new_zeros(0, channels), *(s.values for s in shifting)]
+        items = [torch.zeros(0, dtype=torch.long, device=like.device), *(s.items for s in shifting)]
+        levels = _item_means(torch.cat(rows), torch.cat(items), batch.num_items)
+        frame = Frame(levels, like.new_ones(batch.num_items, 1))
+        squares = like.new_zeros(batch.num_items, 1)
+        for function in functions:
+            if function.scales:
+                samples = batch.inputs[function.name]
+                values = self._relative(function, samples, frame)
+                squares = squares + _item_means(values.square().mean(-1, keepdim=True), samples.items, batch.num_items)
+        if any(f.scales for f in functions):
+            frame = replace(frame, sizes=squares.sqrt().clamp(min=SMALLEST))
+        return frame
+
+    def _relative(self, function: InputFunction, samples: FunctionSamples, frame: Frame | None) -> Tensor:
+        """A function's values in network units, relative to the frame in what it declares."""
+        scale = self.input_scales[function.name]
+        if frame is None or not (function.scales or function.shifts):
+            return scale.normalised(samples.values)
+        values = samples.values - frame.levels[samples.items] if function.shifts else samples.values
+        values = values / scale.scale
+        return values / frame.sizes[samples.items] if function.scales else values
+
+    def restored(
+        self, name: str, outputs: Float[Tensor, "queries channels"], items: Int[Tensor, " queries"], frame: Frame | None
+    ) -> Float[Tensor, "queries channels"]:
+        """Decoder outputs in the network units of all items, out of the frame of each."""
+        function = next(f for f in self.sft.outputs if f.name == name)
+        if frame is None or not (function.scales or function.shifts):
+            return outputs
+        scale = self.output_scales[name]
+        level = frame.levels[items] if function.shifts else torch.zeros_like(outputs)
+        outputs = outputs * frame.sizes[items] if function.scales else outputs
+        return outputs + scale.normalised(level)
+
     def loss(self, outputs: Mapping[str, Tensor], batch: SFTBatch) -> Float[Tensor, ""]:
         """The mean over items of the mean over outputs of the mean over queries, in network units."""
         losses = []
         for name, target in batch.targets.items():
-            target = self.output_scales[name].normalised(target)  # type: ignore[operator]
+            target = self.output_scales[name].normalised(target)
             losses.append((self.losses[name](outputs[name], target), batch.queries[name].items))
         require(len(losses) > 0, "a loss needs targets; this batch has none")
         return mean_over_items(losses, batch.num_items)
@@ -59,11 +138,14 @@ class SFTNetwork(nn.Module, ABC):
         batches = list(batches)
         for batch in batches:
             self.sft.validate(batch, next(self.parameters()).dtype)
-        for name, scale in self.input_scales.items():
-            scale.fit([b.inputs[name].values for b in batches if name in b.inputs])  # type: ignore[operator]
-        for name, scale in self.output_scales.items():
+        for name in self.input_scales:
+            self.input_scales[name].fit([b.inputs[name].values for b in batches if name in b.inputs])
+        for name in self.cell_scales:
+            given = [(b.inputs[name], b.num_items) for b in batches if name in b.inputs]
+            self.cell_scales[name].fit([sample_cells(s.points, s.items, num, self.sft.space).log_sizes for s, num in given])
+        for name in self.output_scales:
             if self.losses[name].normalised:
-                scale.fit([b.targets[name] for b in batches if name in b.targets])  # type: ignore[operator]
+                self.output_scales[name].fit([b.targets[name] for b in batches if name in b.targets])
 
     def validate(self, batch: SFTBatch, meshes: Meshes) -> None:
         """Check a batch against the SFT and its meshes, once, at the boundary."""
@@ -78,3 +160,17 @@ class SFTNetwork(nn.Module, ABC):
             f"meshes must lie in a space of the network's kind, dimension and unit, such as {ours}; got {theirs}",
         )
         return mesh
+
+
+def seen_channels(function: InputFunction, config: AnyNetworkConfig, dim: int) -> int:
+    """How many numbers of a sample an encoder sees: its channels, and with "cell" those times the volume and the cell itself."""
+    return function.channels if config.samples_see == "value" else 2 * function.channels + dim + num_shapes(dim)
+
+
+def _item_means(
+    rows: Float[Tensor, "rows channels"], items: Int[Tensor, " rows"], num_items: int
+) -> Float[Tensor, "items channels"]:
+    """The mean row of every item; zeros for an item without rows."""
+    counted = torch.cat([rows, rows.new_ones(len(rows), 1)], -1)
+    totals = rows.new_zeros(num_items, counted.shape[-1]).index_add(0, items, counted)
+    return totals[:, :-1] / totals[:, -1:].clamp(min=1)

@@ -21,7 +21,11 @@ from ..functions import SFT, FunctionSamples, InputFunction, OutputFunction, Que
 from ..spaces import Box
 
 UNIT_SQUARE = Box((0.0, 0.0), (1.0, 1.0))
-POISSON_SQUARE = SFT(UNIT_SQUARE, (InputFunction("heaters"), InputFunction("border")), (OutputFunction("temperature"),))
+POISSON_SQUARE = SFT(  # linear: all functions scale, and temperatures follow that of the border
+    UNIT_SQUARE,
+    (InputFunction("heaters", scales=True), InputFunction("border", scales=True, shifts=True)),
+    (OutputFunction("temperature", scales=True, shifts=True),),
+)
 NUM_SAMPLES = 64
 SAMPLES_PER_HEATER = 9
 MAX_HEATERS = 6  # leaves at least 10 samples for the border
