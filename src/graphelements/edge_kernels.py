@@ -175,6 +175,11 @@ def compiled_run(kernel: Callable, *args) -> Any:
         return _compiled(kernel)(*args)
 
 
+def run(kernel: Callable, *args, compiled: bool) -> Any:
+    """Run a kernel that is plain torch, compiled or as it is."""
+    return compiled_run(kernel, *args) if compiled else kernel(*args)
+
+
 @functools.cache
 def _compiled(kernel: Callable) -> Callable:
     inline = 1000  # operations up to which the compiler repeats a term where it is used instead of storing it

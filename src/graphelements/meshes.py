@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -95,28 +96,30 @@ class Mesh:
         mesh = mesh_at(self.space, positions, connect)
         return mesh if self.coarser is None else mesh.nested()
 
-    def nested(self) -> Mesh:
-        """The mesh with ever coarser ones behind it, each with half the nodes of the one before along every dimension.
+    def nested(self, ratio: float = 2.0) -> Mesh:
+        """The mesh with ever coarser ones behind it, each with `ratio` times fewer nodes along every dimension.
 
         Behind a regular grid are regular grids, so that a fine one contains the very computation of the coarse ones; behind other
         meshes are well-spread subsets of their nodes, with Delaunay edges. The coarsest has 2^dim nodes or a few more.
         """
+        require(ratio > 1, f"coarser meshes have fewer nodes, so the ratio must be above 1; got {ratio}")
         few = 2**self.space.intrinsic_dim
         if self.axes is not None:
             if max(len(axis) for axis in self.axes) <= 2:
                 return self
-            halves = [max((len(axis) + 1) // 2, min(len(axis), 2)) for axis in self.axes]
+            fewer = [max(min(math.ceil(len(axis) / ratio), len(axis) - 1), min(len(axis), 2)) for axis in self.axes]
             axes = tuple(
                 torch.linspace(float(axis[0]), float(axis[-1]), n, dtype=axis.dtype)
-                for axis, n in zip(self.axes, halves, strict=True)
+                for axis, n in zip(self.axes, fewer, strict=True)
             )
             coarser = _grid_at(self.space, axes).to(self.positions.device)
         else:
-            if self.num_nodes < 2 * few:
+            factor = ratio**self.space.intrinsic_dim
+            if self.num_nodes < factor * few / 2:
                 return self
-            subset = spread_order(self.positions, max(few, round(self.num_nodes / few)))
+            subset = spread_order(self.positions, max(few, round(self.num_nodes / factor)))
             coarser = mesh_at(self.space, self.positions[subset])
-        return replace(self, coarser=coarser.nested())
+        return replace(self, coarser=coarser.nested(ratio))
 
     def to(self, device: torch.device | str) -> Mesh:
         """The mesh on another device; what was derived from its graph comes along."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import no_type_check
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from .edge_kernels import run
 
 DENSE_SITES = 128
 
@@ -17,6 +21,7 @@ def nearest(
     starts: Int[Tensor, " items"],
     counts: list[int],
     num: int,
+    compiled: bool = False,
 ) -> Int[Tensor, "points num"]:
     """Indices of the `num` nearest sites (by straight distance) of each point, nearest first; -1 where its item has fewer.
 
@@ -30,14 +35,21 @@ def nearest(
     slots = torch.arange(most, device=points.device)
     rows = starts[:, None] + slots  # items, most
     filled = slots < torch.tensor(counts, device=points.device)[:, None]
-    squared = points.new_zeros(len(points), most)
-    for x, site in zip(points.unbind(-1), sites.unbind(-1), strict=True):  # by coordinate: much faster than one sum over them
-        table = torch.where(filled, site[rows.clamp(max=len(sites) - 1)], torch.inf)  # items, most
-        squared += (x[:, None] - table.index_select(0, point_items)).square_()
+    tables = torch.where(filled, sites.T[:, rows.clamp(max=len(sites) - 1)], torch.inf)  # dim, items, most
     kept = min(num, most)
-    near = squared.topk(kept, largest=False).indices
-    found = torch.where(filled[point_items].gather(1, near), starts[point_items][:, None] + near, -1)
+    near, nearest = run(_squared_distances, points, point_items, tables, compiled=compiled).topk(kept, largest=False)
+    found = torch.where(near < torch.inf, starts[point_items][:, None] + nearest, -1)
     return torch.nn.functional.pad(found, (0, num - kept), value=-1)
+
+
+@no_type_check  # the compiler cannot see through the shape checks of the tests
+def _squared_distances(
+    points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], tables: Float[Tensor, "dim items most"]
+) -> Float[Tensor, "points most"]:
+    squared = 0.0
+    for x, table in zip(points.unbind(-1), tables.unbind(0), strict=True):  # by coordinate: much faster than one sum over them
+        squared = squared + (x[:, None] - table[items]).square()
+    return squared
 
 
 def _tree_search(

@@ -70,7 +70,7 @@ class GraphElementNetwork(SFTNetwork):
         mesh = self.meshes(meshes)
         states = mesh.positions.new_zeros(mesh.num_nodes, self.config.latent_size)
         for name, samples in inputs.items():
-            coupling = self.representation(samples.points, samples.items, mesh)
+            coupling = self.representation(samples.points, samples.items, mesh, self.compiled_kernels)
             encoder = self.encoders[name]
             assert isinstance(encoder, Perceptron)
             require(
@@ -133,7 +133,7 @@ class GraphElementNetwork(SFTNetwork):
     def gather(self, states: Float[Tensor, "nodes latent"], queries: Queries, mesh: MeshUnion) -> Float[Tensor, "queries latent"]:
         """z(x) = sum over l of r_l(x) z_l; with offsets, of r_l(x) rho(z_l, x - x_l)."""
         assert queries.points is not None
-        coupling = self.representation(queries.points, queries.items, mesh)
+        coupling = self.representation(queries.points, queries.items, mesh, self.compiled_kernels)
         if self.reader is None:
             return coupling.gather(states)
         local = self.local_coordinates(coupling, mesh)
@@ -185,18 +185,8 @@ class GraphElementNetwork(SFTNetwork):
 
     def graph(self, mesh: MeshUnion) -> Graph:
         """Edges with what messages see of them: the offset in units of the receiver's spacing, its length, and the level."""
-        senders, receivers = mesh.senders, mesh.receivers
-        features = mesh.positions.new_zeros(len(senders), 0)
-        if self.config.edges_see == "offset":
-            space = mesh.space
-            offsets = space.offset(mesh.positions[senders], mesh.positions[receivers]) / space.unit_length
-            offsets = offsets / mesh.spacing[receivers][:, None]
-            lengths = space.distance(mesh.positions[senders], mesh.positions[receivers]) / space.unit_length
-            features = torch.cat([offsets, torch.stack([lengths / mesh.spacing[receivers], mesh.levels.to(offsets)], -1)], -1)
-        degrees = mesh.positions.new_zeros(mesh.num_nodes).index_add(
-            0, receivers, torch.ones_like(mesh.positions[:, 0])[receivers]
-        )
-        return Graph(senders, receivers, features, degrees, mesh.tables if self.compiled_kernels else None)
+        features = mesh.edge_features if self.config.edges_see == "offset" else mesh.positions.new_zeros(len(mesh.senders), 0)
+        return Graph(mesh.senders, mesh.receivers, features, mesh.degrees, mesh.tables if self.compiled_kernels else None)
 
     def node_features(self, mesh: MeshUnion) -> Float[Tensor, "nodes features"]:
         """What a node sees of itself: the logarithm of its spacing, and with "place" its coordinates."""

@@ -10,13 +10,16 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import no_type_check
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from .edge_kernels import run
 from .errors import require
 from .neighbours import nearest
+from .spaces import Space
 from .unions import MeshUnion
 
 
@@ -62,8 +65,10 @@ class Representation(nn.Module, ABC):
     """r: points of items on meshes -> `Coupling`. Abstract; the classes below are final."""
 
     @abstractmethod
-    def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
-        """Which nodes each point touches, and how much."""
+    def forward(
+        self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion, compiled: bool = False
+    ) -> Coupling:
+        """Which nodes each point touches, and how much; with compiled kernels where there are any."""
 
     @abstractmethod
     def touched(self, mesh: MeshUnion) -> int:
@@ -94,7 +99,9 @@ class SoftNearest(Representation):
         super().__init__()
         self.log_sharpness = _log_sharpness(sharpness, learned)
 
-    def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
+    def forward(
+        self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion, compiled: bool = False
+    ) -> Coupling:
         counts = _counts(mesh)
         slots = torch.arange(max(counts), device=points.device)
         filled = (slots < torch.tensor(counts, device=points.device)[:, None])[items]  # points, touched
@@ -132,25 +139,43 @@ class NearestNodes(Representation):
         self.num_nodes = num_nodes
         self.log_sharpness = _log_sharpness(sharpness, learned)
 
-    def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
-        found = nearest(points, items, mesh.positions, mesh.starts, _counts(mesh), self.touched(mesh) + 1)
-        missing = found < 0
-        nodes = torch.where(missing, mesh.starts[items][:, None], found)
-        here = points[:, None].expand(*nodes.shape, points.shape[-1])
-        distances = mesh.space.distance(here, mesh.positions[nodes]) / mesh.space.unit_length
-        distances = torch.where(missing, torch.inf, distances)
-        near, beyond = distances[:, :-1], distances[:, -1:]
-        absent = missing[:, :-1]
-        near = torch.where(absent, 0.0, near)
-        # bounded, because where all nodes are equally far all fade
-        fade = 2 * (1 - (near / beyond.clamp(min=1e-12)).square()).clamp(min=1e-15).log()
-        mean_spacing = torch.where(missing, 0.0, mesh.spacing[nodes]).sum(-1, keepdim=True) / (~missing).sum(-1, keepdim=True)
-        scale = torch.where(missing[:, -1:], mean_spacing, beyond).clamp(min=1e-12)
-        scores = torch.where(absent, -torch.inf, fade - self.log_sharpness.exp() * near / scale)
-        return _coupling(points, mesh, nodes[:, :-1], scores.softmax(-1))
+    def forward(
+        self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion, compiled: bool = False
+    ) -> Coupling:
+        found = nearest(points, items, mesh.positions, mesh.starts, _counts(mesh), self.touched(mesh) + 1, compiled)
+        given = (points, found, mesh.starts[items], mesh.positions, mesh.spacing, self.log_sharpness.exp())
+        learned = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
+        nodes, weights, offsets = run(_fading, *given, mesh.space, compiled=compiled and not learned)
+        return Coupling(nodes, weights, offsets, mesh.num_nodes)
 
     def touched(self, mesh: MeshUnion) -> int:
         return max(self.num_nodes, 2**mesh.space.intrinsic_dim)
+
+
+@no_type_check  # the compiler cannot see through the shape checks of the tests
+def _fading(
+    points: Float[Tensor, "points dim"],
+    found: Int[Tensor, "points near"],
+    starts: Int[Tensor, " points"],
+    positions: Float[Tensor, "nodes dim"],
+    spacing: Float[Tensor, " nodes"],
+    sharpness: Float[Tensor, ""],
+    space: Space,
+) -> tuple[Int[Tensor, "points touched"], Float[Tensor, "points touched"], Float[Tensor, "points touched dim"]]:
+    """Nodes, weights and offsets of `NearestNodes`, from the nearest nodes and one more; -1 where there are fewer."""
+    missing = found < 0
+    nodes = torch.where(missing, starts[:, None], found)
+    here, there = points[:, None].expand(*nodes.shape, points.shape[-1]), positions[nodes]
+    distances = torch.where(missing, torch.inf, space.distance(here, there) / space.unit_length)
+    near, beyond = distances[:, :-1], distances[:, -1:]
+    absent = missing[:, :-1]
+    near = torch.where(absent, 0.0, near)
+    # bounded, because where all nodes are equally far all fade
+    fade = 2 * (1 - (near / beyond.clamp(min=1e-12)).square()).clamp(min=1e-15).log()
+    mean_spacing = torch.where(missing, 0.0, spacing[nodes]).sum(-1, keepdim=True) / (~missing).sum(-1, keepdim=True)
+    scale = torch.where(missing[:, -1:], mean_spacing, beyond).clamp(min=1e-12)
+    scores = torch.where(absent, -torch.inf, fade - sharpness * near / scale)
+    return nodes[:, :-1], scores.softmax(-1), space.offset(here, there)[:, :-1]
 
 
 class Multilinear(Representation):
@@ -161,7 +186,9 @@ class Multilinear(Representation):
     along each axis only.
     """
 
-    def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
+    def forward(
+        self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion, compiled: bool = False
+    ) -> Coupling:
         nodes = torch.zeros(len(points), 2 ** points.shape[-1], dtype=torch.long, device=points.device)
         parts = torch.tensor(mesh.part_of_item, device=points.device)[items]
         weights = points.new_zeros(nodes.shape)
@@ -211,7 +238,9 @@ class Barycentric(Representation):
     CANDIDATES = 6
     TABLE = 2**18  # pairs of points and triangles or segments at a time: bounds the memory
 
-    def forward(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion) -> Coupling:
+    def forward(
+        self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion, compiled: bool = False
+    ) -> Coupling:
         require(points.shape[-1] == 2, f"barycentric weights need a planar space; this one has {points.shape[-1]} dimensions")
         triangles, triangle_counts = self._flat(mesh, [_triangles(part.cells) for part in mesh.parts])
         borders, border_counts = self._flat(mesh, [part.boundary for part in mesh.parts])

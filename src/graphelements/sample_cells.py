@@ -1,4 +1,4 @@
-"""What a sample stands for: the cell around it, judged by its nearest fellows, the samples of the same function and item.
+"""What a sample stands for: the cell around it, judged by its nearest fellows, samples of the same function and item.
 
 Samples are a quadrature of their function: a value counts for as much as the space around it that has no other sample. With
 its cell, a sample can say so, and a network does not have to guess from sums how densely a function was sampled.
@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import no_type_check
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from .edge_kernels import run
+from .functions import FunctionSamples
 from .neighbours import nearest
 from .spaces import Space
 
-FELLOWS = 4
 THINNEST = 1e-3  # of the unit of length: cells of samples along a line, or at one place, are this thick
 
 
@@ -36,21 +38,31 @@ def num_shapes(dim: int) -> int:
     return dim * (dim - 1) // 2 + dim
 
 
-def sample_cells(points: Float[Tensor, "samples dim"], items: Int[Tensor, " samples"], num_items: int, space: Space) -> Cells:
-    """The cell of every sample, from its nearest `FELLOWS`, or as many as there are; a sample alone has a cell of size 1."""
-    order = items.argsort(stable=True)
+def sample_cells(samples: FunctionSamples, num_items: int, space: Space, compiled: bool = False) -> Cells:
+    """The cell of every sample, from as many fellows as a place of a grid has along its axes, 2 dim, or those that there are.
+
+    A sample alone has a cell of size 1.
+    """
+    order = samples.items.argsort(stable=True)
+    items, sites = samples.items[order], samples.points[order]
     counts = torch.bincount(items, minlength=num_items)
-    sites = points[order]
-    found = nearest(sites, items[order], sites, counts.cumsum(0) - counts, counts.tolist(), FELLOWS + 1)
-    own = torch.arange(len(order), device=order.device)[:, None]
-    fellow = ((found >= 0) & (found != own)).to(points)[..., None]
-    offsets = fellow * space.offset(sites[found.clamp(min=0)], sites[:, None].expand(-1, FELLOWS + 1, -1)) / space.unit_length
-    num = fellow.sum(1)
-    alone = num == 0
-    squares = offsets.square().sum(1) / num.clamp(min=1)
-    sizes = torch.where(alone, 1.0, squares + THINNEST**2).sqrt()
-    scaled = offsets / sizes[:, None]
-    together = [(scaled[..., i] * scaled[..., j]).sum(1, keepdim=True) for i, j in combinations(range(points.shape[-1]), 2)]
-    shapes = torch.cat([*together, scaled.sum(1)], -1) / num.clamp(min=1)
+    num = 2 * space.intrinsic_dim + 1  # the sample itself is found, too
+    found = nearest(sites, items, sites, counts.cumsum(0) - counts, counts.tolist(), num, compiled)
+    log_sizes, shapes = run(_cells, sites, found, space, compiled=compiled)
     back = order.argsort()
-    return Cells(sizes.log()[back], shapes[back])
+    return Cells(log_sizes[back], shapes[back])
+
+
+@no_type_check  # the compiler cannot see through the shape checks of the tests
+def _cells(
+    sites: Float[Tensor, "samples dim"], found: Int[Tensor, "samples near"], space: Space
+) -> tuple[Float[Tensor, "samples dim"], Float[Tensor, "samples shapes"]]:
+    own = torch.arange(len(sites), device=sites.device)[:, None]
+    fellow = torch.where((found >= 0) & (found != own), 1.0, 0.0).to(sites)[..., None]
+    here = sites[:, None].expand(*found.shape, sites.shape[-1])
+    offsets = fellow * space.offset(sites[found.clamp(min=0)], here) / space.unit_length
+    num = fellow.sum(1)
+    sizes = torch.where(num == 0, 1.0, offsets.square().sum(1) / num.clamp(min=1) + THINNEST**2).sqrt()
+    scaled = offsets / sizes[:, None]
+    together = [(scaled[..., i] * scaled[..., j]).sum(1, keepdim=True) for i, j in combinations(range(sites.shape[-1]), 2)]
+    return sizes.log(), torch.cat([*together, scaled.sum(1)], -1) / num.clamp(min=1)

@@ -58,31 +58,33 @@ class SFTNetwork(nn.Module, ABC):
 
         With `relative`, values are relative to the item's frame, and `restored` puts outputs back into it.
         """
-        frame = self.frame(batch) if self.config.relative else None
-        inputs = {}
-        for function in self.sft.inputs:
-            if function.name in batch.inputs:
-                samples = batch.inputs[function.name]
-                values = self._relative(function, samples, frame)
-                if self.config.samples_see == "cell":
-                    cells = sample_cells(samples.points, samples.items, batch.num_items, space or self.sft.space)
-                    scale = self.cell_scales[function.name]
-                    volumes = (cells.log_sizes - scale.mean).sum(-1, keepdim=True).exp()
-                    values = torch.cat([values, values * volumes, scale.normalised(cells.log_sizes), cells.shapes], -1)
-                inputs[function.name] = replace(samples, values=values)
+        frame, inputs = self.frame(batch), {}
+        for function in self._given(batch):
+            samples = batch.inputs[function.name]
+            values = self._relative(function, samples, frame)
+            if self.config.samples_see == "cell":
+                cells = sample_cells(samples, batch.num_items, space or self.sft.space, self.compiled_kernels)
+                scale = self.cell_scales[function.name]
+                volumes = (cells.log_sizes - scale.mean).sum(-1, keepdim=True).exp()
+                values = torch.cat([values, values * volumes, scale.normalised(cells.log_sizes), cells.shapes], -1)
+            inputs[function.name] = replace(samples, values=values)
         return inputs, frame
+
+    def _given(self, batch: SFTBatch) -> list[InputFunction]:
+        return [function for function in self.sft.inputs if function.name in batch.inputs]
 
     def seen_channels(self, name: str) -> int:
         """How many numbers of a sample of this function an encoder sees."""
         return seen_channels(next(f for f in self.sft.inputs if f.name == name), self.config, self.sft.space.dim)
 
-    def frame(self, batch: SFTBatch) -> Frame:
+    def frame(self, batch: SFTBatch) -> Frame | None:
         """The level of every item, the mean of the inputs that shift, and its size, the root mean square of those that scale.
 
-        Adding a constant to an item's values adds it to its level, multiplying them multiplies its size.
+        Adding a constant to an item's values adds it to its level, multiplying them multiplies its size. None without `relative`.
         """
-        like = next(self.parameters())
-        functions = [f for f in self.sft.inputs if f.name in batch.inputs]
+        if not self.config.relative:
+            return None
+        like, functions = next(self.parameters()), self._given(batch)
         shifting = [batch.inputs[f.name] for f in functions if f.shifts]
         channels = max((f.channels for f in functions if f.shifts), default=1)
         rows = [like.new_zeros(0, channels), *(s.values for s in shifting)]
@@ -140,12 +142,12 @@ class SFTNetwork(nn.Module, ABC):
             self.sft.validate(batch, next(self.parameters()).dtype)
         for name in self.input_scales:
             self.input_scales[name].fit([b.inputs[name].values for b in batches if name in b.inputs])
-        for name in self.cell_scales:
-            given = [(b.inputs[name], b.num_items) for b in batches if name in b.inputs]
-            self.cell_scales[name].fit([sample_cells(s.points, s.items, num, self.sft.space).log_sizes for s, num in given])
         for name in self.output_scales:
             if self.losses[name].normalised:
                 self.output_scales[name].fit([b.targets[name] for b in batches if name in b.targets])
+        for name in self.cell_scales:
+            given = [(b.inputs[name], b.num_items) for b in batches if name in b.inputs]
+            self.cell_scales[name].fit([sample_cells(s, num, self.sft.space).log_sizes for s, num in given])
 
     def validate(self, batch: SFTBatch, meshes: Meshes) -> None:
         """Check a batch against the SFT and its meshes, once, at the boundary."""

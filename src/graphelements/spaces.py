@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, no_type_check
 
 import numpy as np
 import torch
@@ -116,6 +116,7 @@ class Box(Space):
         return len(self.lower)
 
     @property
+    @no_type_check
     def sides(self) -> tuple[float, ...]:
         """The length of each side."""
         return tuple(b - a for a, b in zip(self.lower, self.upper, strict=True))
@@ -125,12 +126,15 @@ class Box(Space):
         return math.prod(self.sides)
 
     @property
+    @no_type_check
     def unit_length(self) -> float:
         return self.unit or max(self.sides)
 
+    @no_type_check  # compiled kernels call these two, and the compiler cannot see through the shape checks of the tests
     def distance(self, x: Float[Tensor, "*n dim"], y: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n"]:
         return safe_norm(x - y)
 
+    @no_type_check
     def offset(self, x: Float[Tensor, "*n dim"], y: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n dim"]:
         return x - y
 
@@ -157,6 +161,7 @@ class Box(Space):
         return like.new_tensor(self.lower), like.new_tensor(self.upper)
 
 
+@no_type_check
 def safe_norm(vectors: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n"]:
     """Euclidean lengths whose gradient at 0 is 0 instead of NaN."""
     squared = vectors.square().sum(-1)

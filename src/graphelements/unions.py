@@ -60,6 +60,20 @@ class MeshUnion:
         return torch.where(count > 0, total / count.clamp(min=1), 1.0).clamp(min=1e-4)
 
     @cached_property
+    def edge_features(self) -> Float[Tensor, "edges features"]:
+        """The offset of every edge in units of its receiver's spacing, its length in the same units, and its level."""
+        space, spacing = self.space, self.spacing[self.receivers][:, None] * self.space.unit_length
+        ends = self.positions[self.senders], self.positions[self.receivers]
+        levels = self.levels.to(self.positions)[:, None]
+        return torch.cat([space.offset(*ends) / spacing, space.distance(*ends)[:, None] / spacing, levels], -1)
+
+    @cached_property
+    def degrees(self) -> Float[Tensor, " nodes"]:
+        """How many edges come in at every node."""
+        ones = torch.ones_like(self.receivers, dtype=self.positions.dtype)
+        return torch.zeros_like(self.positions[:, 0]).index_add(0, self.receivers, ones)
+
+    @cached_property
     def areas(self) -> Float[Tensor, " nodes"]:
         """The length, area or volume around each node, in units of the space: the integral of its P1 hat function.
 

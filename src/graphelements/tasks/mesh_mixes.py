@@ -36,8 +36,8 @@ def mesh_mix(
 
     @cache
     def mixed(number: int) -> MeshUnion:
-        rng = np.random.default_rng((seed, number))
-        large = rng.random() < sizes.large_share
+        rng = np.random.default_rng((seed, number, 1))  # a stream of its own, beside those of the steps
+        large = number < round(sizes.large_share * POOL)
         resolutions, items = (sizes.resolutions, num_items)
         if large:
             resolutions, items = sizes.large_resolutions, max(1, num_items // LARGE_ITEMS)
@@ -47,7 +47,8 @@ def mesh_mix(
             if rng.random() < sizes.random_meshes:
                 generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
                 mesh = random_mesh(mesh.space, mesh.num_nodes, generator, connect)
-                mesh = mesh.nested() if config.mesh.nested else mesh
+            if config.mesh.nested:
+                mesh = mesh.nested(float(rng.choice(sizes.nesting_ratios)))
             meshes.append(mesh)
         return union((meshes * math.ceil(items / len(meshes)))[:items])
 

@@ -27,8 +27,9 @@ class BatchConfig:
 
     With `meshes` above 1 the items of a step are spread over so many meshes, each of its own resolution; a share
     `random_meshes` of them are scattered, jittered or graded meshes of as many nodes. In a share `large_share` of the steps
-    the meshes have `large_resolutions`, and fewer items. `symmetries` of the problem are used as augmentation where the task
-    has them.
+    the meshes have `large_resolutions`, and fewer items. Nested meshes have coarser ones behind them by one of the
+    `nesting_ratios`; ratios below 2 make deeper nests, from which a network learns to be at home in yet deeper ones.
+    `symmetries` of the problem are used as augmentation where the task has them.
     """
 
     items: int = 64
@@ -39,6 +40,7 @@ class BatchConfig:
     random_meshes: float = 0.0
     large_resolutions: tuple[int, ...] = ()
     large_share: float = 0.0
+    nesting_ratios: tuple[float, ...] = (2.0,)
     symmetries: tuple[Symmetry, ...] = ()
 
     def __post_init__(self) -> None:
@@ -51,6 +53,10 @@ class BatchConfig:
             min(self.large_resolutions, default=1) > 0 and (len(self.large_resolutions) > 0 or self.large_share == 0),
             "batches.large_share needs batches.large_resolutions, positive ones; "
             f"got {self.large_share} and {self.large_resolutions}",
+        )
+        require(
+            len(self.nesting_ratios) > 0 and min(self.nesting_ratios) > 1,
+            f"batches.nesting_ratios must be above 1; got {self.nesting_ratios}",
         )
         require(
             len(self.resolutions) > 0 and min(self.resolutions) > 0,

@@ -1,0 +1,64 @@
+"""Cells of samples: sizes, shapes, and samples that are alone."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from cases import SPACES, seeded
+
+from graphelements.edge_kernels import compiler_available
+from graphelements.functions import FunctionSamples
+from graphelements.sample_cells import THINNEST, Cells, num_shapes, sample_cells
+from graphelements.spaces import Box, Space
+
+
+def cells_of(points: torch.Tensor, space: Space | None = None, **options) -> Cells:
+    return sample_cells(FunctionSamples(points, torch.zeros(len(points), 1)), 1, space or Box(), **options)
+
+
+def rectangle(low: tuple[float, float], sides: tuple[float, float], num: int = 3) -> torch.Tensor:
+    axes = [torch.linspace(a, a + side, num) for a, side in zip(low, sides, strict=True)]
+    return torch.cartesian_prod(*axes)
+
+
+def test_the_middle_of_nine_points_has_their_spacing_as_its_size():
+    cells = cells_of(rectangle((0.2, 0.3), (0.4, 0.6)))
+    sizes = cells.log_sizes.exp()[4]  # fellows at (+-0.2, 0) and (0, +-0.3): half of them along each axis
+    assert sizes.tolist() == pytest.approx([0.2 / math.sqrt(2), 0.3 / math.sqrt(2)], rel=1e-3)
+    assert cells.shapes[4].abs().max() < 1e-5
+
+
+def test_corners_know_on_which_side_their_fellows_are():
+    shapes = cells_of(rectangle((0.2, 0.2), (0.3, 0.3))).shapes
+    assert shapes[0, 1:].min() > 0.3  # of the lower left corner: up and to the right
+    assert shapes[8, 1:].max() < -0.3
+    assert shapes[:, 0].abs().max() <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_cells_do_not_depend_on_units_order_and_other_items(space):
+    points, items = space.sample(30, seeded(0)), torch.randint(3, (30,), generator=seeded(2))
+    together = sample_cells(FunctionSamples(points, torch.zeros(30, 1), items), 4, space)
+    assert together.shapes.shape == (30, num_shapes(space.dim))
+    for item in range(3):
+        rows = items == item
+        torch.testing.assert_close(together.log_sizes[rows], cells_of(points[rows], space).log_sizes, rtol=1e-4, atol=1e-4)
+    lower, upper = (torch.tensor(bound) * 7 for bound in (space.lower, space.upper))
+    larger = cells_of(points * 7, Box(tuple(lower.tolist()), tuple(upper.tolist())))
+    torch.testing.assert_close(larger.log_sizes, cells_of(points, space).log_sizes, rtol=1e-3, atol=1e-3)
+
+
+def test_samples_alone_at_one_place_or_not_there_have_finite_cells():
+    assert cells_of(torch.tensor([[0.5, 0.5]])).log_sizes.tolist() == [[0.0, 0.0]]
+    same = cells_of(torch.full((7, 2), 0.5))
+    assert same.log_sizes.exp().flatten().tolist() == pytest.approx(14 * [THINNEST], rel=1e-3)
+    assert same.shapes.abs().max() == 0
+    assert cells_of(torch.zeros(0, 2)).shapes.shape == (0, 3)
+
+
+@pytest.mark.skipif(not compiler_available(), reason="no C++ compiler")
+def test_compiled_cells_are_the_same():
+    points = Box().sample(50, seeded(3))
+    torch.testing.assert_close(cells_of(points, compiled=True).shapes, cells_of(points).shapes, rtol=1e-4, atol=1e-5)
