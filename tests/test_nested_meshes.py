@@ -9,6 +9,7 @@ import pytest
 import torch
 from cases import MESHES, RAGGED_SFT, SPACES, random_item, seeded
 
+from graphelements.errors import InputError
 from graphelements.functions import FunctionSamples, Queries, collate
 from graphelements.meshes import Mesh, MeshConfig, build_grid, grid_mesh, scattered_mesh
 from graphelements.network import build_network
@@ -36,14 +37,22 @@ def test_behind_a_grid_are_grids_of_half_the_resolution_down_to_its_corners(reso
 
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("mesh", MESHES)
-def test_every_mesh_gets_coarser_ones_down_to_a_few_nodes(space, mesh):
-    meshes = chain(MESHES[mesh](SPACES[space]).nested())
+@pytest.mark.parametrize("ratio", [2.0, 1.3])
+def test_every_mesh_gets_coarser_ones_down_to_a_few_nodes(space, mesh, ratio):
+    meshes = chain(MESHES[mesh](SPACES[space]).nested(ratio))
     few = 2 ** SPACES[space].dim
     assert meshes[-1].num_nodes < 2 * few or meshes[-1].axes is not None
     for fine, coarse in itertools.pairwise(meshes):
         assert coarse.num_nodes < fine.num_nodes
         if fine.axes is None:
             assert {tuple(p) for p in coarse.positions.tolist()} <= {tuple(p) for p in fine.positions.tolist()}
+
+
+def test_a_smaller_ratio_makes_a_deeper_nest():
+    sizes = {ratio: [m.num_nodes for m in chain(grid_mesh(Box(), 9).nested(ratio))] for ratio in (2.0, 1.5)}
+    assert sizes == {2.0: [81, 25, 9, 4], 1.5: [81, 36, 16, 9, 4]}
+    with pytest.raises(InputError, match="above 1"):
+        grid_mesh(Box(), 9).nested(1.0)
 
 
 def test_coarser_nodes_are_well_spread():

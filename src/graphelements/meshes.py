@@ -115,7 +115,7 @@ class Mesh:
             coarser = _grid_at(self.space, axes).to(self.positions.device)
         else:
             factor = ratio**self.space.intrinsic_dim
-            if self.num_nodes < factor * few / 2:
+            if self.num_nodes <= few or self.num_nodes < few * min(2, factor / 2):
                 return self
             subset = spread_order(self.positions, max(few, round(self.num_nodes / factor)))
             coarser = mesh_at(self.space, self.positions[subset])

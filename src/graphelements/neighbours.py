@@ -32,13 +32,13 @@ def nearest(
     most = max(counts)
     if most > DENSE_SITES:
         return _tree_search(points, point_items, sites, counts, num)
-    slots = torch.arange(most, device=points.device)
-    rows = starts[:, None] + slots  # items, most
-    filled = slots < torch.tensor(counts, device=points.device)[:, None]
+    columns = torch.arange(most, device=points.device)
+    rows = starts[:, None] + columns  # items, most
+    filled = columns < torch.tensor(counts, device=points.device)[:, None]
     tables = torch.where(filled, sites.T[:, rows.clamp(max=len(sites) - 1)], torch.inf)  # dim, items, most
     kept = min(num, most)
-    near, nearest = run(_squared_distances, points, point_items, tables, compiled=compiled).topk(kept, largest=False)
-    found = torch.where(near < torch.inf, starts[point_items][:, None] + nearest, -1)
+    near, slots = run(_squared_distances, points, point_items, tables, compiled=compiled).topk(kept, largest=False)
+    found = torch.where(near < torch.inf, starts[point_items][:, None] + slots, -1)
     return torch.nn.functional.pad(found, (0, num - kept), value=-1)
 
 

@@ -61,9 +61,19 @@ class GraphElementNetwork(SFTNetwork):
         mesh = self.meshes(meshes)
         states = self.write(inputs, mesh)
         if mesh.coarser is not None:
-            known = self.gather(self.settle(inputs, mesh.coarser), Queries(mesh.positions, items=mesh.items), mesh.coarser)
+            known = self.blend(self.settle(inputs, mesh.coarser), self.refinement(mesh), mesh.coarser)
             states = torch.addcmul(states, mesh.refines, known)
         return self.propagate(states, mesh)
+
+    def refinement(self, mesh: MeshUnion) -> Coupling:
+        """Which nodes of the coarser mesh every node touches; kept with the union unless something in it is learned."""
+        coarser, config = mesh.coarser, self.config
+        assert coarser is not None
+        key = config.representation, config.sharpness, config.num_touched
+        learned = mesh.positions.requires_grad or config.learn_sharpness
+        if key not in mesh.kept or learned:
+            mesh.kept[key] = self.representation(mesh.positions, mesh.items, coarser, self.compiled_kernels)
+        return mesh.kept[key]
 
     def write(self, inputs: Mapping[str, FunctionSamples], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
         """z0: samples as `seen` gives them into node states. Additive: writing two sets of them is the sum of writing each."""
@@ -133,7 +143,10 @@ class GraphElementNetwork(SFTNetwork):
     def gather(self, states: Float[Tensor, "nodes latent"], queries: Queries, mesh: MeshUnion) -> Float[Tensor, "queries latent"]:
         """z(x) = sum over l of r_l(x) z_l; with offsets, of r_l(x) rho(z_l, x - x_l)."""
         assert queries.points is not None
-        coupling = self.representation(queries.points, queries.items, mesh, self.compiled_kernels)
+        return self.blend(states, self.representation(queries.points, queries.items, mesh, self.compiled_kernels), mesh)
+
+    def blend(self, states: Float[Tensor, "nodes latent"], coupling: Coupling, mesh: MeshUnion) -> Float[Tensor, "points latent"]:
+        """What the points of a coupling gather."""
         if self.reader is None:
             return coupling.gather(states)
         local = self.local_coordinates(coupling, mesh)

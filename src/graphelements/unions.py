@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -94,6 +94,11 @@ class MeshUnion:
             return None
         parts = [part.coarser or _single_node(part) for part in self.parts]
         return union([parts[part] for part in self.part_of_item])
+
+    @cached_property
+    def kept(self) -> dict[Hashable, Any]:
+        """What networks made for this union and use again, under keys of their own."""
+        return {}
 
     @cached_property
     def refines(self) -> Float[Tensor, "nodes 1"]:
