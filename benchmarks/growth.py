@@ -1,7 +1,8 @@
 """How time and memory of one prediction grow with nodes, queries and samples.
 
-Grid meshes, 6 rounds, every point in a process of its own. The call includes everything but building the mesh: the union, the
-representation's search trees, message passing, reading. Queries are read in pieces, so that memory stays bounded.
+Nested grid meshes as `default` has them, every point in a process of its own. The call includes everything but building the
+mesh: the union, the representation's search trees, message passing, reading. Queries are read in pieces, so that memory stays
+bounded.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ def _in_own_process(side: int, queries: int, samples: int) -> dict[str, Any]:
 def predict_once(side: int, queries: int, samples: int) -> dict[str, Any]:
     """One prediction on a fresh mesh, after one on a tiny mesh that loads libraries."""
     generator = torch.Generator().manual_seed(0)
-    network = ge.build_network(POISSON_SQUARE, replace(ge.DEFAULT, rounds=6)).eval()
+    network = ge.build_network(POISSON_SQUARE).eval()
     space = POISSON_SQUARE.space
 
     def batch(num_queries: int, num_samples: int) -> ge.SFTBatch:
@@ -74,8 +74,8 @@ def predict_once(side: int, queries: int, samples: int) -> dict[str, Any]:
         return ge.SFTBatch(inputs, {"temperature": ge.Queries(space.sample(num_queries, generator))})
 
     for small in (7, 12):  # below and above the size from which on a tree is searched
-        network.predict(batch(64, 64), ge.grid_mesh(space, small))
-    asked, mesh = batch(queries, samples), ge.grid_mesh(space, side)
+        network.predict(batch(64, 64), ge.grid_mesh(space, small).nested())
+    asked, mesh = batch(queries, samples), ge.grid_mesh(space, side).nested()
     seconds, megabytes = peak_increase(lambda: network.predict(asked, mesh))
     sizes = {"nodes": side**2, "queries": queries, "samples": samples}
     return sizes | {"seconds": round(seconds, 4), "megabytes": round(megabytes, 1)}
@@ -116,7 +116,7 @@ def draw(results: list[dict[str, Any]]) -> Figure:
             fontsize=8,
             color="0.35",
         )
-    figure.suptitle("Growth of one prediction: 6 rounds, a regular grid; slopes are those of the last points")
+    figure.suptitle("Growth of one prediction: `default` on nested grids; slopes are those of the last points")
     return figure
 
 

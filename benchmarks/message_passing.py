@@ -4,11 +4,9 @@ Time is that of one round, given the gradient of its result. Memory is what 12 r
 of a fresh process, which `python -m benchmarks.message_passing compiled` (or eager, pyg) prints in megabytes.
 """
 
-import ctypes
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch_geometric.nn import MessagePassing as PygMessagePassing
@@ -17,6 +15,7 @@ import graphelements as ge
 from graphelements.edge_kernels import compiler_available
 from graphelements.message_passing import Graph, MessagePassing
 
+from .memory import peak_increase
 from .timing import medians
 
 ITEMS, ROUNDS = 256, 12
@@ -89,16 +88,7 @@ def memory_increase(form: str) -> float:
 
     run(*rounds(ours, 2))
     states, forms = rounds(ours, ITEMS)
-    ctypes.CDLL(None).malloc_trim(0)  # else freed memory is used again and not counted
-    before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
-    run(states, forms)
-    return (resident("VmHWM") - before) / 1024
-
-
-def resident(field: str) -> int:
-    """Kilobytes of this process: VmRSS now, VmHWM at the peak."""
-    return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return peak_increase(lambda: run(states, forms))[1]
 
 
 if __name__ == "__main__":

@@ -153,7 +153,13 @@ def measure(seconds: float = 240.0, seed: int = 0) -> dict[str, Any]:
 
     task = ge.get_task("poisson-square")
     preset = task.presets["default"]
-    batch_of = task.batch_of(trained, preset, seed)
+    draw_batch, drawn = task.batch_of(trained, preset, seed), []
+
+    def batch_of(step: int) -> tuple[ge.SFTBatch, Any]:
+        batch, meshes = draw_batch(step)
+        drawn.append(batch.num_items)  # steps on large meshes have fewer
+        return batch, meshes
+
     compile_seconds, rate = _warmed_up(task, preset, batch_of)
     # the learning rate fades over the run, so its length in steps has to be known
     training = replace(preset.training, steps=max(1, round(0.98 * rate * seconds)))
@@ -161,6 +167,7 @@ def measure(seconds: float = 240.0, seed: int = 0) -> dict[str, Any]:
     network.fit_normalisation(task.all_of(trained))
     meshes = ge.union(task.mesh(preset.mesh, JUDGED), validated.num_scenarios)
     judge.predict = lambda batch: network.predict(batch, meshes)["temperature"]
+    drawn.clear()
     judge.restart()
     for report in ge.fit(network, batch_of, training):
         steps = report.step
@@ -168,7 +175,7 @@ def measure(seconds: float = 240.0, seed: int = 0) -> dict[str, Any]:
         if judge.seconds() > 1.1 * seconds:
             break
     judge.look(last=True)
-    ours = _summary(judge, steps, preset.batches.items * preset.batches.scenarios)
+    ours = _summary(judge, steps, sum(drawn) / len(drawn))
     if abs(ours["curve"][-1][0] / seconds - 1) > 0.1:
         print(
             f"warning: default trained {ours['curve'][-1][0]} s instead of {seconds}; the speed of the machine changed, repeat it"
@@ -200,7 +207,7 @@ def _warmed_up(task: Any, preset: Any, batch_of: Any) -> tuple[float, float]:
     return round(times[WARM_UP] - warm, 1), WARM_UP / warm
 
 
-def _summary(judge: Judge, steps: int, scenarios: int) -> dict[str, Any]:
+def _summary(judge: Judge, steps: int, scenarios: float) -> dict[str, Any]:
     rate = steps / judge.curve[-1][0]
     return {"steps": steps, "steps_a_second": round(rate, 2), "scenarios_a_second": round(rate * scenarios), "curve": judge.curve}
 

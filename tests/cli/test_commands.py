@@ -335,5 +335,7 @@ def test_the_demo_leads_from_nothing_to_a_table_and_figures(tmp_path: Path, monk
     outcome = call("demo", "--out", tmp_path)
     assert outcome.code == 0
     assert {path.suffix for path in tmp_path.iterdir()} == {".npz", ".json", ".png", ""}
-    assert sum(path.suffix == ".png" for path in tmp_path.iterdir()) == 3
-    assert len(json.loads((tmp_path / "evaluation.json").read_text())["results"]) == 13
+    assert sum(path.suffix == ".png" for path in tmp_path.iterdir()) == 6
+    tables = [json.loads((tmp_path / name).read_text())["results"] for name in ("evaluation.json", "shipped_evaluation.json")]
+    assert [len(table) for table in tables] == [13, 13]
+    assert "by the model that comes with the library" in outcome.out

@@ -39,7 +39,7 @@ def write_all(folder: Path, experiment: Experiment, num_seeds: int = 2) -> dict[
     """Evaluations of every curve: the error of curve number c at resolution k with seed s is (1 + c)(1 + s / 10) / k."""
     paths: dict[str, list[Path]] = {}
     for number, curve in enumerate(experiment.curves, start=1):
-        free = {"np": "np", "attention": "attention"}.get(curve.preset)
+        free = {"np": "np", "np-tuned": "np", "attention": "attention"}.get(curve.preset)
         for seed in range(num_seeds):
             errors = {k: number * (1 + seed / 10) / k for k in ((1,) if free else curve.resolutions)}
             path = folder / f"{curve.name}-{seed}.json"

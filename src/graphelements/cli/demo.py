@@ -31,15 +31,19 @@ def run_demo(out: str) -> None:
     settings = [f"training.steps={STEPS}", "training.validate_every=800"]
     train.train(TASK.name, houses["train"], run, "default", settings)
     model = run / "model.safetensors"
-    typer.echo(f"{TEST_HOUSES} houses never seen in training:")
+    typer.echo(f"{TEST_HOUSES} houses never seen in training, by the network just trained:")
     evaluate.evaluate(str(model), houses["test"], "2,3,4,5,6,7", "all", False, folder / "evaluation.json")
+    typer.echo(f"the same houses, by the model that comes with the library, graphelements.load({TASK.name!r}):")
+    evaluate.evaluate(TASK.name, houses["test"], "2,3,4,5,6,7", "all", False, folder / "shipped_evaluation.json")
 
-    checkpoint = load_checkpoint(model)
+    checkpoints = {"house": load_checkpoint(model), "shipped_house": load_checkpoint(TASK.name)}
     points = grid_points(100)
     figures = []
     for house in load_houses(houses["test"]).houses[:3]:
         scenario = house.scenario(0)
-        prediction = predict_scenario(checkpoint, scenario, 7, points)
-        figures.append(folder / f"house_{house.number}.png")
-        draw_comparison(figures[-1], scenario, p1_solution(scenario, points), prediction, TASK.mesh(checkpoint.mesh, 7))
-    typer.echo(f"table and figures are in {folder}/: evaluation.json, {', '.join(figure.name for figure in figures)}")
+        for name, network in checkpoints.items():
+            prediction = predict_scenario(network, scenario, 7, points)
+            figures.append(folder / f"{name}_{house.number}.png")
+            draw_comparison(figures[-1], scenario, p1_solution(scenario, points), prediction, TASK.mesh(network.mesh, 7))
+    tables = "evaluation.json, shipped_evaluation.json"
+    typer.echo(f"tables and figures are in {folder}/: {tables}, {', '.join(figure.name for figure in figures)}")

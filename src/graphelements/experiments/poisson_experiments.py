@@ -52,9 +52,10 @@ POISSON_SQUARE = Experiment(
         Curve("paper-grid", "paper, barycentric", "paper-grid"),
         Curve("default", "default (ours)", "default", resolutions=SIZES + LARGER),
         Curve("np", "neural process", "np"),
+        Curve("np-tuned", "neural process, tuned", "np-tuned"),
         Curve("attention", "attention", "attention"),
     ),
-    against=(("default", "np"), ("default", "attention"), ("default", "fem")),
+    against=(("default", "np"), ("default", "np-tuned"), ("default", "attention"), ("default", "fem")),
 )
 
 POISSON_ABLATION = Experiment(
@@ -83,6 +84,9 @@ POISSON_ABLATION = Experiment(
 CHANGES: dict[str, tuple[str, ...]] = {
     "no message passing": ("network.rounds=0",),
     "8 rounds": ("network.rounds=8",),
+    "values without cells": ("network.samples_see=value",),
+    "absolute values": ("network.relative=false",),
+    "values without cells, absolute": ("network.samples_see=value", "network.relative=false"),
     "no coarser meshes": ("mesh.nested=false",),
     "no coarser meshes, 12 rounds": ("mesh.nested=false", "network.rounds=12"),
     "edges over several scales instead": ("mesh.nested=false", "mesh.edges=multiscale", "network.rounds=6"),
@@ -91,6 +95,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "one mesh a step": ("batches.meshes=1",),
     "grids only": ("batches.random_meshes=0",),
     "nothing above 7x7": ("batches.large_share=0",),
+    "every nest by halves": ("batches.nesting_ratios=2",),
     "2 houses a step, 24 scenarios each": ("batches.items=2", "batches.scenarios=24"),
     "no augmentation": ("batches.symmetries=",),
     "the square and the sign only": ("batches.symmetries=square,sign",),

@@ -20,6 +20,7 @@ STYLES = {
     "paper-grid": ("#E69F00", "s"),
     "paper": ("#CC79A7", "^"),
     "np": ("#009E73", "v"),
+    "np-tuned": ("#56B4E9", "v"),
     "attention": ("#D55E00", "D"),
     "only": ("#0072B2", "o"),
     "up-to-5x5": ("#009E73", "D"),

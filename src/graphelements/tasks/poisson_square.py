@@ -59,8 +59,15 @@ PRESETS = {
     "np": RunConfig(
         NEURAL_PROCESS, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=4500, learning_rate=1e-3)
     ),
+    "np-tuned": RunConfig(  # with all that `default` has and a neural process can have
+        replace(NEURAL_PROCESS, samples_see="cell", relative=True),
+        batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
+        training=TrainingConfig(steps=40000, learning_rate=4e-3, optimizer="muon", validate_every=4000),
+    ),
     "attention": RunConfig(
-        ATTENTION, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=1600, learning_rate=1e-3)
+        replace(ATTENTION, samples_see="cell", relative=True),
+        batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
+        training=TrainingConfig(steps=8000, learning_rate=4e-3, optimizer="muon", validate_every=2000),
     ),
 }
 

@@ -1,0 +1,43 @@
+"""The models in the package: found by name, of this version's making, and as good as their card says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from real_data import needs_real_houses, real_houses
+
+import graphelements as ge
+from graphelements.checkpoints import SHIPPED
+from graphelements.data.poisson import p1_temperatures, solved
+from graphelements.data.random_houses import HouseDistribution, draw_houses
+from graphelements.tasks import get_task
+from graphelements.tasks.poisson_square import house_errors, mesh_for
+
+NAMES = sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
+
+
+def test_every_shipped_model_is_that_of_a_task_and_was_trained_to_the_end():
+    assert NAMES
+    for name in NAMES:
+        checkpoint = ge.load_checkpoint(name)
+        assert checkpoint.task == name
+        assert get_task(name).sft == checkpoint.network.sft
+        assert checkpoint.training["steps_done"] == checkpoint.training["training"]["steps"]
+        assert (SHIPPED / f"{name}.safetensors").stat().st_size < 2**20
+
+
+def test_the_house_model_beats_finite_elements_of_the_same_nodes_on_new_houses():
+    houses = solved(draw_houses(12, np.random.default_rng(99), HouseDistribution(num_scenarios=4)))
+    checkpoint = ge.load_checkpoint("poisson-square")
+    for resolution in (3, 5, 7):
+        ours = house_errors(checkpoint.network, mesh_for(checkpoint, resolution), houses)[0].mean()
+        fem = np.mean([np.mean((p1_temperatures(h, resolution) - h.temperatures) ** 2) for h in houses.houses])
+        assert ours < fem
+
+
+@needs_real_houses
+@pytest.mark.long
+def test_the_house_model_on_all_of_the_authors_houses():
+    checkpoint = ge.load_checkpoint("poisson-square")
+    errors = house_errors(checkpoint.network, mesh_for(checkpoint, 7), real_houses())[0]
+    assert errors.mean() < 0.008
