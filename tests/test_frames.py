@@ -9,7 +9,7 @@ import torch
 from cases import seeded
 
 from graphelements.errors import InputError
-from graphelements.functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch
+from graphelements.functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch, collate
 from graphelements.meshes import grid_mesh
 from graphelements.network import build_network
 from graphelements.network_config import ATTENTION, DEFAULT, NEURAL_PROCESS
@@ -75,6 +75,27 @@ def test_items_without_samples_have_finite_answers_and_losses(config):
     loss = network.loss(network(batch, mesh), batch)
     loss.backward()
     assert loss.isfinite()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
+
+
+@every_config
+def test_an_item_is_not_changed_by_those_it_is_batched_with(config):
+    network, mesh = fitted(config), grid_mesh(HEAT.space, 3)
+    full, empty = heat_batch(num_items=1), heat_batch(num_items=1, seed=3)
+    empty = replace(empty, inputs={"wind": empty.inputs["wind"]})
+    together = network.predict(collate([full, empty]), mesh)
+    for name, answers in together.items():
+        alone = torch.cat([network.predict(item, mesh)[name] for item in (full, empty)])
+        torch.testing.assert_close(answers, alone, rtol=1e-3, atol=1e-4)
+
+
+def test_zeros_have_finite_gradients():
+    network, batch = fitted(DEFAULT), heat_batch()
+    values = torch.zeros(24, 1, requires_grad=True)
+    inputs = {name: replace(samples, values=values) for name, samples in batch.inputs.items()}
+    network(replace(batch, inputs=inputs), grid_mesh(HEAT.space, 3))["temperature"].sum().backward()
+    assert values.grad is not None
+    assert values.grad.isfinite().all()
 
 
 def test_what_is_declared_is_ignored_without_relative():
@@ -89,5 +110,7 @@ def test_an_output_can_only_follow_inputs_of_its_kind():
         SFT(Box(), (border,), (OutputFunction("temperature", scales=True),))
     with pytest.raises(InputError, match="equally many channels"):
         SFT(Box(), (border,), (OutputFunction("temperature", 2, shifts=True),))
+    with pytest.raises(InputError, match="scale all or none"):
+        SFT(Box(), (border, InputFunction("inner", 1, scales=True, shifts=True)), (OutputFunction("temperature"),))
     with pytest.raises(InputError, match="neither scale nor shift"):
         OutputFunction("kind", 3, loss="cross_entropy", scales=True)

@@ -37,7 +37,7 @@ def test_behind_a_grid_are_grids_of_half_the_resolution_down_to_its_corners(reso
 
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("mesh", MESHES)
-@pytest.mark.parametrize("ratio", [2.0, 1.3])
+@pytest.mark.parametrize("ratio", [2.0, 1.3, 1.05])
 def test_every_mesh_gets_coarser_ones_down_to_a_few_nodes(space, mesh, ratio):
     meshes = chain(MESHES[mesh](SPACES[space]).nested(ratio))
     few = 2 ** SPACES[space].dim

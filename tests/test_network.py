@@ -236,6 +236,30 @@ def test_networks_are_the_same_for_the_same_seed_and_leave_the_global_generator_
     assert any(not torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
 
 
+def test_positions_that_learn_keep_their_gradients_on_a_union_that_was_used_before():
+    network, batch = build_network(HEAT, DEFAULT), heat_batch()
+    mesh = scattered_mesh(HEAT.space, 20, seeded(0))
+    found = []
+    for predicts_before in (False, True):
+        positions = mesh.positions.clone().requires_grad_()
+        shared = union(mesh.moved(positions).nested(), 1)
+        if predicts_before:
+            network.predict(batch, shared)
+        found += torch.autograd.grad(network(batch, shared)["warmth"].sum(), positions)
+    torch.testing.assert_close(*found)
+
+
+def test_couplings_of_one_network_are_not_those_of_another():
+    batch, shared = heat_batch(), union(grid_mesh(HEAT.space, 5).nested(), 1)
+    fixed, learning = build_network(HEAT, DEFAULT), build_network(HEAT, replace(DEFAULT, learn_sharpness=True))
+    expected = fixed.predict(batch, union(grid_mesh(HEAT.space, 5).nested(), 1))["warmth"]
+    with torch.no_grad():
+        learning.representation.log_sharpness.add_(1.0)
+    for _ in range(2):
+        learning.loss(learning(batch, shared), batch).backward()
+        torch.testing.assert_close(fixed.predict(batch, shared)["warmth"], expected)
+
+
 def test_predicting_checks_the_batch_and_keeps_no_gradients():
     network, batch, mesh = build_network(HEAT, DEFAULT), heat_batch(), grid_mesh(HEAT.space, 2)
     assert not network.predict(batch, mesh)["warmth"].requires_grad

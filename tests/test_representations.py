@@ -21,6 +21,7 @@ from cases import (
 )
 from scipy.spatial import ConvexHull, Delaunay
 
+from graphelements.edge_kernels import compiler_available
 from graphelements.errors import InputError
 from graphelements.meshes import grid_mesh, mesh_at, scattered_mesh
 from graphelements.neighbours import DENSE_SITES, nearest
@@ -320,3 +321,14 @@ def test_representations_say_which_meshes_they_need():
         Barycentric()(torch.rand(2, 3), zeros(2), union(grid_mesh(SPACES["block"], 2), 1))
     with pytest.raises(InputError, match="at least two"):
         NearestNodes(1)
+
+
+@pytest.mark.skipif(not compiler_available(), reason="no C++ compiler")
+def test_compiled_nearest_nodes_are_the_same():
+    mesh = union([grid_mesh(Box(), k) for k in (1, 2, 5)])
+    for num in (40, 0):
+        points, items = Box().sample(num, seeded(0)), torch.arange(num) % 3
+        plain, compiled = (NearestNodes(learned=False)(points, items, mesh, compiled) for compiled in (False, True))
+        assert torch.equal(compiled.nodes[items == 2], plain.nodes[items == 2])
+        torch.testing.assert_close(compiled.weights, plain.weights, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(compiled.offsets, plain.offsets, rtol=1e-4, atol=1e-5)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache
-from textwrap import shorten
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -43,7 +42,7 @@ def from_plain(kind: type[Config] | UnionType, plain: Any, source: str = "config
         first = error.errors()[0]
         where = (prefix + ".".join(str(part) for part in first["loc"])).rstrip(".")
         own = first.get("ctx", {}).get("error")  # a check of ours says itself what it got
-        cause = own or f"{first['msg']}; got {shorten(repr(first['input']), 200)}"
+        cause = own or f"{first['msg']}; got {repr(first['input'])[:200]}"
         raise InputError(f"{source}: {where + ': ' if where and not own else ''}{cause}".replace("\n", " ")) from None
 
 

@@ -62,9 +62,9 @@ class OutputFunction:
 class SFT:
     """A spatial function transformation: the space, the input functions, the output functions.
 
-    Functions can declare what is known of the transformation. With all functions that `scales` times one number, what was true
-    is true again; and so with one constant added to all functions that `shifts`. A linear problem scales in all its functions, a
-    temperature that follows that of its border shifts with it. Networks with `relative` in their config make it exact.
+    Functions can declare what is known of the transformation. With all functions that `scales` times one positive number, what
+    was true is true again; and so with one constant added to all functions that `shifts`. A linear problem scales in all its
+    functions, a temperature that follows that of its border shifts with it. Networks with `relative` make it exact.
     """
 
     space: Box
@@ -84,7 +84,13 @@ class SFT:
                 len(marked[0]) > 0 or len(marked[1]) == 0,
                 f"an output that {known} needs an input that {known} with it; mark one, or unmark {[f.name for f in marked[1]]}",
             )
-        channels = {f.channels for functions in (self.inputs, self.outputs) for f in functions if f.shifts}
+        shifting = [f for functions in (self.inputs, self.outputs) for f in functions if f.shifts]
+        require(
+            len({f.scales for f in shifting}) < 2,
+            f"functions that shift together scale all or none; got {[f.name for f in shifting if f.scales]} that scale "
+            f"and {[f.name for f in shifting if not f.scales]} that do not",
+        )
+        channels = {f.channels for f in shifting}
         require(len(channels) < 2, f"functions that shift together need equally many channels; got {sorted(channels)}")
         taken = nn.ModuleDict()  # functions name parts of the network
         for functions in (self.inputs, self.outputs):

@@ -92,7 +92,7 @@ class Mesh:
         return boundary_segments(self.cells)
 
     def moved(self, positions: Float[Tensor, "nodes dim"], connect: Connect = delaunay_edges) -> Mesh:
-        """The mesh with its nodes elsewhere and edges made anew, nested as this one is; gradients flow to `positions`."""
+        """The mesh with its nodes elsewhere and edges made anew, nested by halves if this one is; gradients reach `positions`."""
         mesh = mesh_at(self.space, positions, connect)
         return mesh if self.coarser is None else mesh.nested()
 
@@ -117,7 +117,7 @@ class Mesh:
             factor = ratio**self.space.intrinsic_dim
             if self.num_nodes <= few or self.num_nodes < few * min(2, factor / 2):
                 return self
-            subset = spread_order(self.positions, max(few, round(self.num_nodes / factor)))
+            subset = spread_order(self.positions, max(few, min(round(self.num_nodes / factor), self.num_nodes - 1)))
             coarser = mesh_at(self.space, self.positions[subset])
         return replace(self, coarser=coarser.nested(ratio))
 

@@ -67,13 +67,14 @@ class GraphElementNetwork(SFTNetwork):
 
     def refinement(self, mesh: MeshUnion) -> Coupling:
         """Which nodes of the coarser mesh every node touches; kept with the union unless something in it is learned."""
-        coarser, config = mesh.coarser, self.config
-        assert coarser is not None
-        key = config.representation, config.sharpness, config.num_touched
-        learned = mesh.positions.requires_grad or config.learn_sharpness
-        if key not in mesh.kept or learned:
-            mesh.kept[key] = self.representation(mesh.positions, mesh.items, coarser, self.compiled_kernels)
-        return mesh.kept[key]
+        if self.representation in mesh.couplings:
+            return mesh.couplings[self.representation]
+        assert mesh.coarser is not None
+        coupling = self.representation(mesh.positions, mesh.items, mesh.coarser, self.compiled_kernels)
+        learned = mesh.positions.requires_grad or any(True for _ in self.representation.parameters())
+        if not learned:
+            mesh.couplings[self.representation] = coupling
+        return coupling
 
     def write(self, inputs: Mapping[str, FunctionSamples], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
         """z0: samples as `seen` gives them into node states. Additive: writing two sets of them is the sum of writing each."""

@@ -78,7 +78,7 @@ class SFTNetwork(nn.Module, ABC):
         return seen_channels(next(f for f in self.sft.inputs if f.name == name), self.config, self.sft.space.dim)
 
     def frame(self, batch: SFTBatch) -> Frame | None:
-        """The level of every item, the mean of the inputs that shift, and its size, the root mean square of those that scale.
+        """The level of every item, the mean of the inputs that shift, and its size, by the mean squares of those that scale.
 
         Adding a constant to an item's values adds it to its level, multiplying them multiplies its size. None without `relative`.
         """
@@ -97,8 +97,8 @@ class SFTNetwork(nn.Module, ABC):
                 samples = batch.inputs[function.name]
                 values = self._relative(function, samples, frame)
                 squares = squares + _item_means(values.square().mean(-1, keepdim=True), samples.items, batch.num_items)
-        if any(f.scales for f in functions):
-            frame = replace(frame, sizes=squares.sqrt().clamp(min=SMALLEST))
+        if any(f.scales for f in self.sft.inputs):
+            frame = replace(frame, sizes=squares.clamp(min=SMALLEST**2).sqrt())
         return frame
 
     def _relative(self, function: InputFunction, samples: FunctionSamples, frame: Frame | None) -> Tensor:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +19,19 @@ from .spaces import Space
 from .topology import EdgeTables, build_tables
 
 Value = TypeVar("Value")
+
+
+def _constant(make: Callable[[MeshUnion], Tensor]) -> property:
+    """A property that is made once; anew each time where positions need gradients, which one made without them would lose."""
+
+    def get(self: MeshUnion) -> Tensor:
+        if self.positions.requires_grad:
+            return make(self)
+        if make.__name__ not in self.__dict__:
+            self.__dict__[make.__name__] = make(self)
+        return self.__dict__[make.__name__]
+
+    return property(get, doc=make.__doc__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +62,7 @@ class MeshUnion:
     def num_nodes(self) -> int:
         return len(self.positions)
 
-    @cached_property
+    @_constant
     def spacing(self) -> Float[Tensor, " nodes"]:
         """The mean length of a node's incoming edges of the finest scale, in units of the space; 1 for a node without any."""
         finest = torch.where(self.levels == 0, 1.0, 0.0)
@@ -59,7 +73,7 @@ class MeshUnion:
         # coinciding nodes have length 0: keep ratios finite
         return torch.where(count > 0, total / count.clamp(min=1), 1.0).clamp(min=1e-4)
 
-    @cached_property
+    @_constant
     def edge_features(self) -> Float[Tensor, "edges features"]:
         """The offset of every edge in units of its receiver's spacing, its length in the same units, and its level."""
         space, spacing = self.space, self.spacing[self.receivers][:, None] * self.space.unit_length
@@ -73,7 +87,7 @@ class MeshUnion:
         ones = torch.ones_like(self.receivers, dtype=self.positions.dtype)
         return torch.zeros_like(self.positions[:, 0]).index_add(0, self.receivers, ones)
 
-    @cached_property
+    @_constant
     def areas(self) -> Float[Tensor, " nodes"]:
         """The length, area or volume around each node, in units of the space: the integral of its P1 hat function.
 
@@ -96,9 +110,9 @@ class MeshUnion:
         return union([parts[part] for part in self.part_of_item])
 
     @cached_property
-    def kept(self) -> dict[Hashable, Any]:
-        """What networks made for this union and use again, under keys of their own."""
-        return {}
+    def couplings(self) -> WeakKeyDictionary[Any, Any]:
+        """How the nodes touch those of the coarser meshes, for every representation that asked; kept by networks."""
+        return WeakKeyDictionary()
 
     @cached_property
     def refines(self) -> Float[Tensor, "nodes 1"]:

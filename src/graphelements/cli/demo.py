@@ -41,9 +41,9 @@ def run_demo(out: str) -> None:
     figures = []
     for house in load_houses(houses["test"]).houses[:3]:
         scenario = house.scenario(0)
-        for name, network in checkpoints.items():
-            prediction = predict_scenario(network, scenario, 7, points)
+        for name, checkpoint in checkpoints.items():
+            prediction = predict_scenario(checkpoint, scenario, 7, points)
             figures.append(folder / f"{name}_{house.number}.png")
-            draw_comparison(figures[-1], scenario, p1_solution(scenario, points), prediction, TASK.mesh(network.mesh, 7))
+            draw_comparison(figures[-1], scenario, p1_solution(scenario, points), prediction, TASK.mesh(checkpoint.mesh, 7))
     tables = "evaluation.json, shipped_evaluation.json"
     typer.echo(f"tables and figures are in {folder}/: {tables}, {', '.join(figure.name for figure in figures)}")

@@ -27,12 +27,13 @@ def mesh_mix(
     connect = multiscale_edges(config.mesh.scale_ratio) if config.mesh.edges == "multiscale" else delaunay_edges
 
     @cache
-    def grid(resolution: int) -> Mesh:
-        return mesh_of(resolution)
+    def grid(resolution: int, ratio: float) -> Mesh:
+        mesh = mesh_of(resolution)
+        return mesh.nested(ratio) if config.mesh.nested else mesh
 
     @cache
     def shared(resolution: int) -> MeshUnion:
-        return union(grid(resolution), num_items)
+        return union(grid(resolution, sizes.nesting_ratios[0]), num_items)
 
     @cache
     def mixed(number: int) -> MeshUnion:
@@ -43,17 +44,19 @@ def mesh_mix(
             resolutions, items = sizes.large_resolutions, max(1, num_items // LARGE_ITEMS)
         meshes = []
         for resolution in rng.choice(resolutions, min(sizes.meshes, items)):
-            mesh = grid(int(resolution))
+            generator = None
             if rng.random() < sizes.random_meshes:
                 generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
+            ratio = float(rng.choice(sizes.nesting_ratios))
+            mesh = grid(int(resolution), ratio)
+            if generator is not None:
                 mesh = random_mesh(mesh.space, mesh.num_nodes, generator, connect)
-            if config.mesh.nested:
-                mesh = mesh.nested(float(rng.choice(sizes.nesting_ratios)))
+                mesh = mesh.nested(ratio) if config.mesh.nested else mesh
             meshes.append(mesh)
         return union((meshes * math.ceil(items / len(meshes)))[:items])
 
     def draw(rng: np.random.Generator) -> MeshUnion:
-        if sizes.meshes == 1 and sizes.random_meshes == sizes.large_share == 0:
+        if sizes.meshes == len(sizes.nesting_ratios) == 1 and sizes.random_meshes == sizes.large_share == 0:
             return shared(int(rng.choice(sizes.resolutions)))
         return mixed(int(rng.integers(POOL)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
@@ -145,7 +146,8 @@ class PoissonSquare(Task[Houses]):
 
     def all_of(self, data: Houses) -> list[SFTBatch]:
         houses, scenarios = np.divmod(np.arange(len(data) * data.num_scenarios), data.num_scenarios)
-        return [data.batch(houses, scenarios)]
+        pieces = np.array_split(np.arange(len(houses)), math.ceil(len(houses) / 512))  # bounds the memory
+        return [data.batch(houses[piece], scenarios[piece]) for piece in pieces]
 
     def validator(self, data: Houses, config: RunConfig) -> Callable[[SFTNetwork], Mapping[str, float]]:
         resolutions = (*config.batches.resolutions, *config.batches.large_resolutions[-1:])
