@@ -60,17 +60,17 @@ class GraphElementNetwork(SFTNetwork):
         """
         mesh = self.meshes(meshes)
         states = self.write(inputs, mesh)
-        if mesh.coarser is not None:
-            known = self.blend(self.settle(inputs, mesh.coarser), self.refinement(mesh), mesh.coarser)
+        coarser = mesh.coarser
+        if coarser is not None:
+            known = self.blend(self.settle(inputs, coarser), self.refinement(mesh, coarser), coarser)
             states = torch.addcmul(states, mesh.refines, known)
         return self.propagate(states, mesh)
 
-    def refinement(self, mesh: MeshUnion) -> Coupling:
+    def refinement(self, mesh: MeshUnion, coarser: MeshUnion) -> Coupling:
         """Which nodes of the coarser mesh every node touches; kept with the union unless something in it is learned."""
         if self.representation in mesh.couplings:
             return mesh.couplings[self.representation]
-        assert mesh.coarser is not None
-        coupling = self.representation(mesh.positions, mesh.items, mesh.coarser, self.compiled_kernels)
+        coupling = self.representation(mesh.positions, mesh.items, coarser, self.compiled_kernels)
         learned = mesh.positions.requires_grad or any(True for _ in self.representation.parameters())
         if not learned:
             mesh.couplings[self.representation] = coupling

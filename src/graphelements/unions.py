@@ -21,10 +21,10 @@ from .topology import EdgeTables, build_tables
 Value = TypeVar("Value")
 
 
-def _constant(make: Callable[[MeshUnion], Tensor]) -> property:
+def _constant(make: Callable[[MeshUnion], Any]) -> property:
     """A property that is made once; anew each time where positions need gradients, which one made without them would lose."""
 
-    def get(self: MeshUnion) -> Tensor:
+    def get(self: MeshUnion) -> Any:
         if self.positions.requires_grad:
             return make(self)
         if make.__name__ not in self.__dict__:
@@ -101,7 +101,7 @@ class MeshUnion:
         """Neighbour tables for the compiled kernels."""
         return build_tables(self.senders, self.receivers, self.num_nodes)
 
-    @cached_property
+    @_constant
     def coarser(self) -> MeshUnion | None:
         """The union of the coarser meshes; an item whose mesh has none is there with a single node that `refines` leaves out."""
         if all(part.coarser is None for part in self.parts):
