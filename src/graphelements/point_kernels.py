@@ -56,6 +56,7 @@ def _fusible(compiled: bool, coupling: Coupling, local: Tensor) -> bool:
 class _Read(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs) -> Float[Tensor, "points hidden"]:
+        inputs = [tensor.detach() for tensor in inputs]  # the compiler wants leaves
         ctx.save_for_backward(*inputs)
         return compiled_run(_Kernels.read, *inputs)
 
@@ -72,8 +73,8 @@ class _Write(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs) -> Float[Tensor, "nodes hidden"]:
         *tensors, num_nodes = inputs
-        ctx.save_for_backward(*tensors)
-        from_samples, nodes, weights, local, weight = tensors
+        from_samples, nodes, weights, local, weight = (tensor.detach() for tensor in tensors)  # the compiler wants leaves
+        ctx.save_for_backward(from_samples, nodes, weights, local, weight)
         terms = compiled_run(_Kernels.write, from_samples, weights, local, weight).flatten(0, 1)
         return terms.new_zeros(num_nodes, terms.shape[-1]).index_add_(0, nodes.flatten(), terms)
 
