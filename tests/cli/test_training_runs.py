@@ -168,6 +168,7 @@ def test_a_run_that_diverges_says_so_and_keeps_its_last_good_model(houses: Path,
 def test_two_processes_learn_what_one_learns_and_stop_at_the_same_step(houses: Path, tmp_path: Path) -> None:
     """The signal goes to one process only: the other must neither wait for it for ever nor do a step more."""
     few = {"training_steps": 9, "training_validate_every": 4, "training_schedule": "constant", "training_warmup": 0}
+    few |= {"training_optimizer": "adam", "training_learning_rate": 0.001}  # Muon makes rounding larger
     one, two = tmp_path / "one", tmp_path / "two"
     shared = [*training(houses, two, **few), "--devices", "2", "--validation", "0.2"]
     with started(tmp_path, signal.SIGINT, 6, *shared) as process:
@@ -184,7 +185,7 @@ def test_two_processes_learn_what_one_learns_and_stop_at_the_same_step(houses: P
 
 def assert_close(rows: list[dict[str, str]], expected: list[dict[str, str]], column: str) -> None:
     assert [row["step"] for row in rows] == [row["step"] for row in expected]
-    assert [float(row[column]) for row in rows] == pytest.approx([float(row[column]) for row in expected], abs=1e-3)
+    assert [float(row[column]) for row in rows] == pytest.approx([float(row[column]) for row in expected], abs=1e-4)
 
 
 def test_tensorboard_has_a_point_a_step(houses: Path, tmp_path: Path) -> None:
