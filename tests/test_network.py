@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
 from cases import RAGGED_SFT, largest_jump, random_item, seeded
 
+from graphelements.edge_kernels import compiler_available
 from graphelements.errors import InputError
 from graphelements.functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch, collate
 from graphelements.meshes import grid_mesh, scattered_mesh
@@ -290,3 +293,26 @@ def test_everything_runs_on_the_device_of_its_inputs(config):
     assert {name: output.shape for name, output in outputs.items()} == {name: t.shape for name, t in batch.targets.items()}
     learned = [p for p in network.parameters() if p.requires_grad]
     assert all(p.grad is not None and p.grad.is_meta for p in learned)
+
+
+WHOLE = """
+import torch
+import graphelements as ge
+
+sft = ge.SFT(ge.Box(), (ge.InputFunction("heat", 1),), (ge.OutputFunction("warmth", 1),))
+network = ge.build_network(sft, ge.NetworkConfig(rounds=1, reads="all", representation="nearest_nodes"))
+mesh = ge.grid_mesh(sft.space, 3).nested()
+samples = ge.FunctionSamples(torch.rand(5, 2), torch.randn(5, 1))
+batch = ge.SFTBatch({"heat": samples}, {"warmth": ge.Queries(torch.rand(7, 2))})
+expected = network.predict(batch, mesh)["warmth"]
+network.compile_stages()
+torch.testing.assert_close(network.predict(batch, mesh)["warmth"], expected, rtol=1e-4, atol=1e-5)
+"""
+"""In a process of its own: the compiler cannot see through the shape checks of the tests."""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not compiler_available(), reason="no C++ compiler to compile with")
+def test_stages_compiled_as_a_whole_predict_the_same():
+    done = subprocess.run([sys.executable, "-c", WHOLE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -15,7 +15,7 @@ from graphelements.spaces import Box, Space
 
 
 def cells_of(points: torch.Tensor, space: Space | None = None, **options) -> Cells:
-    return sample_cells(FunctionSamples(points, torch.zeros(len(points), 1)), 1, space or Box(), **options)
+    return sample_cells([FunctionSamples(points, torch.zeros(len(points), 1))], 1, space or Box(), **options)[0]
 
 
 def rectangle(low: tuple[float, float], sides: tuple[float, float], num: int = 3) -> torch.Tensor:
@@ -40,7 +40,7 @@ def test_corners_know_on_which_side_their_fellows_are():
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 def test_cells_do_not_depend_on_units_order_and_other_items(space):
     points, items = space.sample(30, seeded(0)), torch.randint(3, (30,), generator=seeded(2))
-    together = sample_cells(FunctionSamples(points, torch.zeros(30, 1), items), 4, space)
+    together = sample_cells([FunctionSamples(points, torch.zeros(30, 1), items)], 4, space)[0]
     assert together.shapes.shape == (30, num_shapes(space.dim))
     for item in range(3):
         rows = items == item
@@ -66,3 +66,11 @@ def test_compiled_cells_are_the_same():
     compiled, plain = cells_of(points, compiled=True), cells_of(points)
     torch.testing.assert_close(compiled.shapes, plain.shapes, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(compiled.log_sizes, plain.log_sizes, rtol=1e-4, atol=1e-5)
+
+
+def test_samples_of_other_functions_are_no_fellows():
+    functions = [FunctionSamples(Box().sample(n, seeded(n)), torch.zeros(n, 1), torch.arange(n) % 2) for n in (9, 0, 14)]
+    for cells, alone in zip(sample_cells(functions, 2, Box()), functions, strict=True):
+        expected = sample_cells([alone], 2, Box())[0]
+        torch.testing.assert_close(cells.log_sizes, expected.log_sizes)
+        torch.testing.assert_close(cells.shapes, expected.shapes)

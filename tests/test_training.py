@@ -179,13 +179,13 @@ def test_validation_runs_when_it_is_due_and_does_not_disturb_training(tmp_path):
         modes.append(network.training)
         return {"error": float(item_errors(network, *batch_of(500))["height"].mean())}
 
-    watched, alone = fresh(), fresh()
-    reports = list(fit(watched, batch_of, replace(STEPS, validate_every=6), validate=validate))
+    watched, alone, quick = fresh(), fresh(), replace(STEPS, learning_rate=0.01)
+    reports = list(fit(watched, batch_of, replace(quick, validate_every=6), validate=validate))
     assert [r.step for r in reports if r.validation] == [6, 12, 18, 20]
     assert modes == [False] * 4
     assert reports[-1].validation == validate(watched)
     assert reports[-1].validation["error"] < validate(fresh())["error"]
-    train(alone, None)
+    train(alone, None, config=quick)
     assert same_weights(watched, alone)
 
 
@@ -225,15 +225,17 @@ def test_shares_split_the_items_of_a_batch_with_their_meshes():
             assert torch.equal(mine.inputs["heat"].values, batch.selected([rank, rank + 2, rank + 4]).inputs["heat"].values)
             assert mesh is given or [m.num_nodes for m in mesh] == [m.num_nodes for m in meshes[rank::2]]
     assert share(batch, meshes, 0, 1) == (batch, meshes)
-    with pytest.raises(InputError, match="cannot be shared evenly by 4"):
-        share(batch, meshes, 0, 4)
+    assert [share(batch, meshes, rank, 4)[0].num_items for rank in range(4)] == [2, 2, 1, 1]
+    with pytest.raises(InputError, match="6 items cannot be shared by 7 processes"):
+        share(batch, meshes, 0, 7)
 
 
-def test_the_mean_of_the_losses_of_shares_is_the_loss_of_the_batch():
+@pytest.mark.parametrize("num", [3, 4])
+def test_the_mean_of_the_losses_of_shares_by_their_items_is_the_loss_of_the_batch(num):
     network, (batch, mesh) = fresh(), batch_of(0)
     whole = network.loss(network(batch, mesh), batch)
-    parts = [share(batch, mesh, rank, 4)[0] for rank in range(4)]
-    shares = [network.loss(network(part, mesh), part) for part in parts]
+    parts = [share(batch, mesh, rank, num)[0] for rank in range(num)]
+    shares = [network.loss(network(part, mesh), part) * part.num_items * num / batch.num_items for part in parts]
     assert torch.stack(shares).mean().item() == pytest.approx(whole.item(), rel=1e-5)
 
 

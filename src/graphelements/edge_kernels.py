@@ -170,9 +170,7 @@ def _run(kernel: Callable, terms: Terms, *args: Tensor | Bucket) -> Tensor:
 
 def compiled_run(kernel: Callable, *args) -> Any:
     """Run a kernel, compiled at its first call."""
-    # Every hidden size, number of features and size of 1 is compiled for itself, and torch gives up beyond its limit.
-    with torch._dynamo.config.patch(recompile_limit=64):
-        return _compiled(kernel)(*args)
+    return _compiled(kernel)(*args)
 
 
 def run(kernel: Callable, *args, compiled: bool) -> Any:
@@ -189,6 +187,9 @@ def _compiled(kernel: Callable) -> Callable:
         "realize_acc_reads_threshold": inline,
         "assert_indirect_indexing": False,  # `build_tables` has checked
     }
+    # Every hidden size, number of features and size of 1 is compiled for itself, and torch gives up beyond its limit. The limit
+    # is the process's: one for these kernels alone is set and reset in every call, which takes as long as the call itself.
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
     return torch.compile(kernel, dynamic=True, fullgraph=True, options=options)
 
 

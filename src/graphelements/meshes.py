@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING, Literal, SupportsIndex
+from typing import TYPE_CHECKING, Literal, SupportsFloat, SupportsIndex
 
 import torch
 from jaxtyping import Float, Int
@@ -28,7 +28,6 @@ from .topology import (
     hop_diameter,
     multiscale_edges,
     radius_edges,
-    spread_order,
 )
 
 if TYPE_CHECKING:
@@ -92,34 +91,25 @@ class Mesh:
         return boundary_segments(self.cells)
 
     def moved(self, positions: Float[Tensor, "nodes dim"], connect: Connect = delaunay_edges) -> Mesh:
-        """The mesh with its nodes elsewhere and edges made anew, nested by halves if this one is; gradients reach `positions`."""
-        mesh = mesh_at(self.space, positions, connect)
-        return mesh if self.coarser is None else mesh.nested()
+        """The mesh with its nodes elsewhere and edges made anew, before the same coarser meshes; gradients reach `positions`."""
+        return replace(mesh_at(self.space, positions, connect), coarser=self.coarser)
 
     def nested(self, ratio: float = 2.0) -> Mesh:
-        """The mesh with ever coarser ones behind it, each with `ratio` times fewer nodes along every dimension.
+        """The mesh with ever coarser regular grids behind it, each with `ratio` times fewer nodes along every dimension.
 
-        Behind a regular grid are regular grids, so that a fine one contains the very computation of the coarse ones; behind other
-        meshes are well-spread subsets of their nodes, with Delaunay edges. The coarsest has 2^dim nodes or a few more.
+        They cover the space, or what a grid covers, and depend on the number of nodes alone: meshes with their nodes elsewhere,
+        and finer ones, contain the very same coarse computation. The coarsest has 2^dim nodes.
         """
         require(ratio > 1, f"coarser meshes have fewer nodes, so the ratio must be above 1; got {ratio}")
-        few = 2**self.space.intrinsic_dim
-        if self.axes is not None:
-            if max(len(axis) for axis in self.axes) <= 2:
-                return self
-            fewer = [max(min(math.ceil(len(axis) / ratio), len(axis) - 1), min(len(axis), 2)) for axis in self.axes]
-            axes = tuple(
-                torch.linspace(float(axis[0]), float(axis[-1]), n, dtype=axis.dtype)
-                for axis, n in zip(self.axes, fewer, strict=True)
-            )
-            coarser = _grid_at(self.space, axes).to(self.positions.device)
-        else:
-            factor = ratio**self.space.intrinsic_dim
-            if self.num_nodes <= few or self.num_nodes < few * min(2, factor / 2):
-                return self
-            subset = spread_order(self.positions, max(few, min(round(self.num_nodes / factor), self.num_nodes - 1)))
-            coarser = mesh_at(self.space, self.positions[subset])
-        return replace(self, coarser=coarser.nested(ratio))
+        axes = self.axes or _even_axes(self.space, self.positions)
+        fewer = [max(min(math.ceil(len(axis) / ratio), len(axis) - 1), min(len(axis), 2)) for axis in axes]
+        if fewer == [len(axis) for axis in axes]:
+            return self
+        coarser = _grid_at(self.space, tuple(_between(axis[0], axis[-1], n, axis) for axis, n in zip(axes, fewer, strict=True)))
+        coarser = coarser.to(self.positions.device).nested(ratio)
+        while coarser is not None and coarser.num_nodes >= self.num_nodes:
+            coarser = coarser.coarser
+        return replace(self, coarser=coarser)
 
     def to(self, device: torch.device | str) -> Mesh:
         """The mesh on another device; what was derived from its graph comes along."""
@@ -179,6 +169,19 @@ class Mesh:
         extra = positions[:, space.dim :]
         require(not bool(extra.any()), f"points need {space.dim} coordinates; got {positions.shape[1]}, the last not all zero")
         return cls(space, positions[:, : space.dim].contiguous(), *cell_edges(cells), cells=cells)
+
+
+def _even_axes(space: Space, positions: Float[Tensor, "nodes dim"]) -> tuple[Float[Tensor, " _"], ...]:
+    """The axes of a regular grid over a box with about as many nodes, as far apart along every dimension."""
+    assert isinstance(space, Box)
+    spacing = (math.prod(space.sides) / len(positions)) ** (1 / space.dim)
+    return tuple(
+        _between(a, b, max(2, round((b - a) / spacing)), positions) for a, b in zip(space.lower, space.upper, strict=True)
+    )
+
+
+def _between(first: SupportsFloat, last: SupportsFloat, num: int, like: Tensor) -> Float[Tensor, " num"]:
+    return torch.linspace(float(first), float(last), num, dtype=like.dtype)
 
 
 def _check_shape(space: Space, positions: Tensor) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import overload
 
 import torch
@@ -19,6 +19,8 @@ from .point_kernels import read_hidden, write_hidden
 from .representations import Barycentric, Coupling, Multilinear, NearestNodes, Representation, SoftNearest
 from .sft_network import Meshes, SFTNetwork, seen_channels
 from .unions import MeshUnion
+
+DOUBT = 2.0  # what is left to coarser meshes before anything is learned: its sigmoid is 0.12
 
 
 class GraphElementNetwork(SFTNetwork):
@@ -51,26 +53,27 @@ class GraphElementNetwork(SFTNetwork):
         outputs = self.read(self.settle(inputs, mesh), batch.queries, mesh)
         return {name: self.restored(name, output, batch.queries[name].items, frame) for name, output in outputs.items()}
 
-    def settle(self, inputs: Mapping[str, FunctionSamples], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
-        """zT: samples as `seen` gives them, written and propagated; on nested meshes from the coarsest on.
+    def settle(self, inputs: Mapping[str, FunctionSamples], meshes: Meshes) -> list[Float[Tensor, "_nodes latent"]]:
+        """zT of a mesh and of the coarser ones behind it, coarsest first: samples as `seen` gives them, written and propagated.
 
         That is nested iteration, as in multigrid: samples are written to every mesh, the coarser states are read at the nodes of
         the next mesh by the same r and rho that queries are read by, and the rounds refine them. The weights are the same for
         all, so a finer mesh contains the coarse computation and only adds to it.
         """
         mesh = self.meshes(meshes)
-        states = self.write(inputs, mesh)
+        states, settled = self.write(inputs, mesh), []
         coarser = mesh.coarser
         if coarser is not None:
-            known = self.blend(self.settle(inputs, coarser), self.refinement(mesh, coarser), coarser)
+            settled = self.settle(inputs, coarser)
+            known = self.blend(settled[-1], self.refinement(mesh, coarser), coarser)
             states = torch.addcmul(states, mesh.refines, known)
-        return self.propagate(states, mesh)
+        return [*settled, self.propagate(states, mesh)]
 
     def refinement(self, mesh: MeshUnion, coarser: MeshUnion) -> Coupling:
         """Which nodes of the coarser mesh every node touches; kept with the union unless something in it is learned."""
         if self.representation in mesh.couplings:
             return mesh.couplings[self.representation]
-        coupling = self.representation(mesh.positions, mesh.items, coarser, self.compiled_kernels)
+        coupling = self.representation(mesh.positions, mesh.items, coarser, self.kernels)
         learned = mesh.positions.requires_grad or any(True for _ in self.representation.parameters())
         if not learned:
             mesh.couplings[self.representation] = coupling
@@ -80,8 +83,8 @@ class GraphElementNetwork(SFTNetwork):
         """z0: samples as `seen` gives them into node states. Additive: writing two sets of them is the sum of writing each."""
         mesh = self.meshes(meshes)
         states = mesh.positions.new_zeros(mesh.num_nodes, self.config.latent_size)
-        for name, samples in inputs.items():
-            coupling = self.representation(samples.points, samples.items, mesh, self.compiled_kernels)
+        couplings = self.representation.couple(list(inputs.values()), mesh, self.kernels) if inputs else []
+        for (name, samples), coupling in zip(inputs.items(), couplings, strict=True):
             encoder = self.encoders[name]
             assert isinstance(encoder, Perceptron)
             require(
@@ -94,9 +97,7 @@ class GraphElementNetwork(SFTNetwork):
                 values = samples.values
                 of_value, of_local = first.weight.split([values.shape[-1], first.in_features - values.shape[-1]], dim=1)
                 local = self.local_coordinates(coupling, mesh)
-                hidden = write_hidden(
-                    torch.addmm(first.bias, values, of_value.T), coupling, local, of_local.T, self.compiled_kernels
-                )
+                hidden = write_hidden(torch.addmm(first.bias, values, of_value.T), coupling, local, of_local.T, self.kernels)
                 masses = coupling.scatter(values.new_ones(len(values), 1))
                 states = states + torch.addmm(masses * last.bias, hidden, last.weight.T)
             else:
@@ -104,14 +105,26 @@ class GraphElementNetwork(SFTNetwork):
         return states
 
     def read(
-        self, states: Float[Tensor, "nodes latent"], queries: Mapping[str, Queries], meshes: Meshes
+        self, states: Float[Tensor, "nodes latent"] | Sequence[Tensor], queries: Mapping[str, Queries], meshes: Meshes
     ) -> dict[str, Float[Tensor, "_queries _channels"]]:
-        """Decoder outputs at any number of queries, in network units; `restored` and `answer` make predictions of them."""
+        """Decoder outputs at any number of queries, in network units; `restored` and `answer` make predictions of them.
+
+        `states` are those of the mesh, or of coarser ones behind it as well, as `settle` gives them. With `reads` "all" an output
+        is a mean of what all these meshes say: every one leaves a share to the coarser ones, which its decoder gives.
+        """
+        *coarser_states, states_here = [states] if isinstance(states, Tensor) else states
         mesh = self.meshes(meshes)
-        outputs = {}
+        outputs, known = {}, {}
+        if coarser_states and mesh.coarser is not None and self.config.reads == "all":
+            known = self.read(coarser_states, queries, mesh.coarser)
         for name, query in queries.items():
-            latents = self.integrate(states, query, mesh) if query.points is None else self.gather(states, query, mesh)
-            outputs[name] = self.decode(name, latents, query, mesh)
+            latents = self.integrate(states_here, query, mesh) if query.points is None else self.gather(states_here, query, mesh)
+            output = self.decode(name, latents, query, mesh)
+            if self.config.reads == "all":
+                output, gate = output[:, :-1], output[:, -1:]
+                if known:
+                    output = torch.lerp(output, known[name], mesh.has_coarser[query.items] * torch.sigmoid(gate - DOUBT))
+            outputs[name] = output
         return outputs
 
     def encode(
@@ -144,7 +157,7 @@ class GraphElementNetwork(SFTNetwork):
     def gather(self, states: Float[Tensor, "nodes latent"], queries: Queries, mesh: MeshUnion) -> Float[Tensor, "queries latent"]:
         """z(x) = sum over l of r_l(x) z_l; with offsets, of r_l(x) rho(z_l, x - x_l)."""
         assert queries.points is not None
-        return self.blend(states, self.representation(queries.points, queries.items, mesh, self.compiled_kernels), mesh)
+        return self.blend(states, self.representation(queries.points, queries.items, mesh, self.kernels), mesh)
 
     def blend(self, states: Float[Tensor, "nodes latent"], coupling: Coupling, mesh: MeshUnion) -> Float[Tensor, "points latent"]:
         """What the points of a coupling gather."""
@@ -155,7 +168,7 @@ class GraphElementNetwork(SFTNetwork):
             return coupling.blend(self.reader(torch.cat([states[coupling.nodes], local], -1)))
         first, last = self.reader.first, self.reader.last
         of_state, of_local = first.weight.split([states.shape[-1], local.shape[-1]], dim=1)
-        hidden = read_hidden(torch.addmm(first.bias, states, of_state.T), coupling, local, of_local.T, self.compiled_kernels)
+        hidden = read_hidden(torch.addmm(first.bias, states, of_state.T), coupling, local, of_local.T, self.kernels)
         return last(hidden)  # the weights of a point sum to one
 
     def integrate(
@@ -170,7 +183,7 @@ class GraphElementNetwork(SFTNetwork):
     def decode(
         self, name: str, latents: Float[Tensor, "queries latent"], queries: Queries, mesh: MeshUnion
     ) -> Float[Tensor, "queries channels"]:
-        """d_j(z(x), c)."""
+        """d_j(z(x), c); with `reads` "all" also what is left to coarser meshes, as a last channel before its sigmoid."""
         parts = [latents]
         if self.config.decoder_sees == "position" and queries.points is not None:
             parts.append(mesh.space.coordinates(queries.points))
@@ -192,6 +205,20 @@ class GraphElementNetwork(SFTNetwork):
             answers[name] = self.answer(name, self.restored(name, outputs, queries.items, frame))
         return answers
 
+    def compile_stages(self) -> None:
+        """Compile `settle` and `read` each as a whole: for many predictions on meshes of one size.
+
+        The first prediction then takes a minute or so, and so does the first with other numbers of samples.
+        """
+        self.compiled_kernels = True  # what is left is compiled kernel by kernel
+        self.settle = torch.compile(self.settle)  # type: ignore[method-assign]
+        self.read = torch.compile(self.read)  # type: ignore[method-assign]
+
+    @property
+    def kernels(self) -> bool:
+        """Whether stages use compiled kernels; one that is itself being compiled does not, the compiler sees more without."""
+        return self.compiled_kernels and not torch.compiler.is_compiling()
+
     def rounds(self, mesh: MeshUnion) -> list[int]:
         """T of every item."""
         fixed = self.config.rounds
@@ -200,7 +227,7 @@ class GraphElementNetwork(SFTNetwork):
     def graph(self, mesh: MeshUnion) -> Graph:
         """Edges with what messages see of them: the offset in units of the receiver's spacing, its length, and the level."""
         features = mesh.edge_features if self.config.edges_see == "offset" else mesh.positions.new_zeros(len(mesh.senders), 0)
-        return Graph(mesh.senders, mesh.receivers, features, mesh.degrees, mesh.tables if self.compiled_kernels else None)
+        return Graph(mesh.senders, mesh.receivers, features, mesh.degrees, mesh.tables if self.kernels else None)
 
     def node_features(self, mesh: MeshUnion) -> Float[Tensor, "nodes features"]:
         """What a node sees of itself: the logarithm of its spacing, and with "place" its coordinates."""
@@ -247,7 +274,8 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
             )
         reader = Perceptron((latent + dim + 1, *config.encoder_hidden, latent)) if config.decoder_sees == "offset" else None
         decoders = {
-            f.name: Perceptron((_decoder_inputs(config, sft, f), *config.decoder_hidden, f.channels)) for f in sft.outputs
+            f.name: Perceptron((_decoder_inputs(config, sft, f), *config.decoder_hidden, f.channels + (config.reads == "all")))
+            for f in sft.outputs
         }
         return GraphElementNetwork(
             sft,

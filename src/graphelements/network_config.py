@@ -25,6 +25,7 @@ class NetworkConfig:
     `nodes_see` and `edges_see` add a node's place and spacing, and an edge's offset, length and level, to message passing.
     `rounds` is T: a number, or "diameter" for the hop diameter of each item's mesh, 2(k-1) on a k x k grid with one diagonal a
     cell.
+    `reads`: on nested meshes, queries read the "finest" mesh, or "all" of them, blended by shares that the decoders give.
     """
 
     latent_size: int = 32
@@ -44,6 +45,7 @@ class NetworkConfig:
     learn_sharpness: bool = False
     num_touched: int = 4
     rounds: int | Literal["diameter"] = "diameter"
+    reads: Literal["finest", "all"] = "finest"
     residual: bool = False
     norm: Literal["none", "layer"] = "none"
     aggregation: Literal["sum", "mean"] = "sum"
@@ -105,6 +107,7 @@ DEFAULT = NetworkConfig(
     representation="nearest_nodes",
     sharpness=3.0,
     rounds=4,
+    reads="all",
     residual=True,
     norm="layer",
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import no_type_check
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from .edge_kernels import run
 from .errors import require
+from .functions import FunctionSamples
 from .neighbours import nearest
 from .spaces import Space
 from .unions import MeshUnion
@@ -69,6 +71,10 @@ class Representation(nn.Module, ABC):
         self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion, compiled: bool = False
     ) -> Coupling:
         """Which nodes each point touches, and how much; with compiled kernels where there are any."""
+
+    def couple(self, samples: Sequence[FunctionSamples], mesh: MeshUnion, compiled: bool = False) -> list[Coupling]:
+        """The coupling of the samples of every function."""
+        return [self(each.points, each.items, mesh, compiled) for each in samples]
 
     @abstractmethod
     def touched(self, mesh: MeshUnion) -> int:
@@ -147,6 +153,13 @@ class NearestNodes(Representation):
         learned = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)
         nodes, weights, offsets = run(_fading, *given, mesh.space, compiled=compiled and not learned)
         return Coupling(nodes, weights, offsets, mesh.num_nodes)
+
+    def couple(self, samples: Sequence[FunctionSamples], mesh: MeshUnion, compiled: bool = False) -> list[Coupling]:
+        """The coupling of the samples of every function, from one search for all."""
+        points, items = torch.cat([each.points for each in samples]), torch.cat([each.items for each in samples])
+        found, sizes = self(points, items, mesh, compiled), [len(each.points) for each in samples]
+        nodes, weights, offsets = (rows.split(sizes) for rows in (found.nodes, found.weights, found.offsets))
+        return [Coupling(*rows, found.num_nodes) for rows in zip(nodes, weights, offsets, strict=True)]
 
     def touched(self, mesh: MeshUnion) -> int:
         return max(self.num_nodes, 2**mesh.space.intrinsic_dim)

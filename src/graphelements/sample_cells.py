@@ -6,6 +6,7 @@ its cell, a sample can say so, and a network does not have to guess from sums ho
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import no_type_check
@@ -38,19 +39,23 @@ def num_shapes(dim: int) -> int:
     return dim * (dim - 1) // 2 + dim
 
 
-def sample_cells(samples: FunctionSamples, num_items: int, space: Space, compiled: bool = False) -> Cells:
-    """The cell of every sample, from as many fellows as a place of a grid has along its axes, 2 dim, or those that there are.
+def sample_cells(functions: Sequence[FunctionSamples], num_items: int, space: Space, compiled: bool = False) -> list[Cells]:
+    """The cells of the samples of every function, from one search for all.
 
-    A sample alone has a cell of size 1.
+    A cell is judged by as many fellows as a place of a grid has along its axes, 2 dim, or those that there are; a sample alone
+    has a cell of size 1.
     """
-    order = samples.items.argsort(stable=True)
-    items, sites = samples.items[order], samples.points[order]
-    counts = torch.bincount(items, minlength=num_items)
+    if len(functions) == 0:
+        return []
+    groups = torch.cat([samples.items + number * num_items for number, samples in enumerate(functions)])
+    order = groups.argsort(stable=True)
+    groups, sites = groups[order], torch.cat([samples.points for samples in functions])[order]
+    counts = torch.bincount(groups, minlength=len(functions) * num_items)
     num = 2 * space.intrinsic_dim + 1  # the sample itself is found, too
-    found = nearest(sites, items, sites, counts.cumsum(0) - counts, counts.tolist(), num, compiled)
-    log_sizes, shapes = run(_cells, sites, found, space, compiled=compiled)
-    back = order.argsort()
-    return Cells(log_sizes[back], shapes[back])
+    found = nearest(sites, groups, sites, counts.cumsum(0) - counts, counts.tolist(), num, compiled)
+    back, sizes = order.argsort(), [len(samples.points) for samples in functions]
+    log_sizes, shapes = (rows[back].split(sizes) for rows in run(_cells, sites, found, space, compiled=compiled))
+    return [Cells(*cells) for cells in zip(log_sizes, shapes, strict=True)]
 
 
 @no_type_check  # the compiler cannot see through the shape checks of the tests

@@ -58,16 +58,15 @@ class SFTNetwork(nn.Module, ABC):
 
         With `relative`, values are relative to the item's frame, and `restored` puts outputs back into it.
         """
-        frame, inputs = self.frame(batch), {}
-        for function in self._given(batch):
-            samples = batch.inputs[function.name]
-            values = self._relative(function, samples, frame)
-            if self.config.samples_see == "cell":
-                cells = sample_cells(samples, batch.num_items, space or self.sft.space, self.compiled_kernels)
-                scale = self.cell_scales[function.name]
+        frame, functions = self.frame(batch), self._given(batch)
+        inputs = {f.name: replace(samples := batch.inputs[f.name], values=self._relative(f, samples, frame)) for f in functions}
+        if self.config.samples_see == "cell":
+            all_cells = sample_cells(list(inputs.values()), batch.num_items, space or self.sft.space, self.compiled_kernels)
+            for (name, samples), cells in zip(inputs.items(), all_cells, strict=True):
+                values, scale = samples.values, self.cell_scales[name]
                 volumes = (cells.log_sizes - scale.mean).sum(-1, keepdim=True).exp()
                 values = torch.cat([values, values * volumes, scale.normalised(cells.log_sizes), cells.shapes], -1)
-            inputs[function.name] = replace(samples, values=values)
+                inputs[name] = replace(samples, values=values)
         return inputs, frame
 
     def _given(self, batch: SFTBatch) -> list[InputFunction]:
@@ -147,7 +146,7 @@ class SFTNetwork(nn.Module, ABC):
                 self.output_scales[name].fit([b.targets[name] for b in batches if name in b.targets])
         for name in self.cell_scales:
             given = [(b.inputs[name], b.num_items) for b in batches if name in b.inputs]
-            self.cell_scales[name].fit([sample_cells(s, num, self.sft.space).log_sizes for s, num in given])
+            self.cell_scales[name].fit([sample_cells([s], num, self.sft.space)[0].log_sizes for s, num in given])
 
     def validate(self, batch: SFTBatch, meshes: Meshes) -> None:
         """Check a batch against the SFT and its meshes, once, at the boundary."""

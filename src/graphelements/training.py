@@ -123,11 +123,13 @@ def fit(
                 optimizer.zero_grad()
                 for group in optimizer.param_groups:
                     group["lr"] = config.rate(step)
-            batch, meshes = share(*batch_of(step), fabric.global_rank, fabric.world_size)
+            whole, meshes = batch_of(step)
+            batch, meshes = share(whole, meshes, fabric.global_rank, fabric.world_size)
             if step == first:
                 network.validate(batch, meshes)
             batch, meshes = batch.to(fabric.device), union(meshes, batch.num_items).to(fabric.device)
-            loss = network.loss(module(batch, meshes), batch)
+            # gradients are averaged over processes: shares that differ count by their items
+            loss = network.loss(module(batch, meshes), batch) * (batch.num_items * fabric.world_size / whole.num_items)
             value = _mean(fabric, loss)
             if not math.isfinite(value):
                 network.validate(batch, meshes)  # says so if it is the data
@@ -166,8 +168,8 @@ def share(batch: SFTBatch, meshes: Meshes, rank: int, world_size: int) -> tuple[
     if world_size == 1:
         return batch, meshes
     require(
-        batch.num_items % world_size == 0,
-        f"{batch.num_items} items a step cannot be shared evenly by {world_size} processes; change the batch size or --devices",
+        batch.num_items >= world_size,
+        f"a step of {batch.num_items} items cannot be shared by {world_size} processes; raise batches.items or lower --devices",
     )
     items = list(range(rank, batch.num_items, world_size))
     if isinstance(meshes, MeshUnion):

@@ -115,10 +115,14 @@ class MeshUnion:
         return WeakKeyDictionary()
 
     @cached_property
+    def has_coarser(self) -> Float[Tensor, "items 1"]:
+        """1 for an item whose mesh has a coarser one behind it, else 0."""
+        return self.positions.new_tensor(self.per_item([float(part.coarser is not None) for part in self.parts]))[:, None]
+
+    @cached_property
     def refines(self) -> Float[Tensor, "nodes 1"]:
         """1 for the nodes of a mesh with a coarser one behind it, else 0."""
-        has_coarser = [float(part.coarser is not None) for part in self.parts]
-        return self.positions.new_tensor(self.per_item(has_coarser))[self.items][:, None]
+        return self.has_coarser[self.items]
 
     def to(self, device: torch.device | str) -> MeshUnion:
         """The union on another device; shared parts stay shared."""

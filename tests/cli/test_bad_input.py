@@ -135,8 +135,8 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "train: a seed too long": ("'--seed'", [*RUN, "--seed", "99999999999999999999"]),
     "train: no processes": ("'--devices'", [*RUN, "--devices", "0"]),
     "train: items that cannot be shared": (
-        "3 items a step cannot be shared evenly by 2 processes",
-        [*RUN, "--devices", "2", *settings(batches_items=3, batches_scenarios=1)],
+        "a step of 1 items cannot be shared by 2 processes",
+        [*RUN, "--devices", "2", *settings(batches_items=1, batches_scenarios=1)],
     ),
     "train: a folder with a broken config": ("not readable as the JSON of a run", [*TRAIN, "houses.npz", "--out", "broken_run"]),
     "train: a folder with a state of unknown origin": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -50,8 +51,7 @@ def mesh_mix(
             ratio = float(rng.choice(sizes.nesting_ratios))
             mesh = grid(int(resolution), ratio)
             if generator is not None:
-                mesh = random_mesh(mesh.space, mesh.num_nodes, generator, connect)
-                mesh = mesh.nested(ratio) if config.mesh.nested else mesh
+                mesh = replace(random_mesh(mesh.space, mesh.num_nodes, generator, connect), coarser=mesh.coarser)
             meshes.append(mesh)
         return union((meshes * math.ceil(items / len(meshes)))[:items])
 

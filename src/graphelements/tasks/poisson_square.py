@@ -53,7 +53,7 @@ PRESETS = {
             nesting_ratios=(2.0, 2.0, 1.5),
             symmetries=SYMMETRIES,
         ),
-        TrainingConfig(steps=16000, learning_rate=8e-3, optimizer="muon", validate_every=4000),
+        TrainingConfig(steps=12000, learning_rate=8e-3, optimizer="muon", validate_every=4000),
     ),
     "paper": RunConfig(PAPER, training=TrainingConfig(steps=4000)),
     "paper-grid": RunConfig(replace(PAPER, representation="multilinear"), training=TrainingConfig(steps=4000)),
