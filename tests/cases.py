@@ -8,9 +8,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from graphelements.functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch
+from graphelements.cell_representations import Barycentric, Multilinear
+from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import Mesh, grid_mesh, mesh_at, scattered_mesh
-from graphelements.representations import Barycentric, Multilinear, NearestNodes, Representation, SoftNearest
+from graphelements.representations import NearestNodes, Representation, SoftNearest
+from graphelements.samples import FunctionSamples, Queries, SFTBatch
 from graphelements.spaces import Box, Space
 from graphelements.unions import MeshUnion, union
 

@@ -15,10 +15,10 @@ from safetensors.torch import save_file
 
 from graphelements.checkpoints import Checkpoint, load, load_checkpoint, save
 from graphelements.errors import InputError
-from graphelements.functions import SFTBatch, collate
 from graphelements.meshes import MeshConfig, grid_mesh
 from graphelements.network import build_network
 from graphelements.network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER
+from graphelements.samples import SFTBatch, collate
 
 CONFIGS = {
     "paper": PAPER,

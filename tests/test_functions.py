@@ -11,7 +11,8 @@ import torch
 from cases import RAGGED_SFT, random_item, seeded
 
 from graphelements.errors import InputError
-from graphelements.functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch, collate
+from graphelements.functions import SFT, InputFunction, OutputFunction
+from graphelements.samples import FunctionSamples, Queries, SFTBatch, collate
 from graphelements.spaces import Box
 
 SPECIFICATION = SFT(

@@ -10,10 +10,10 @@ import torch
 from cases import MESHES, RAGGED_SFT, SPACES, random_item, seeded
 
 from graphelements.errors import InputError
-from graphelements.functions import FunctionSamples, Queries, collate
 from graphelements.meshes import Mesh, MeshConfig, build_grid, grid_mesh, scattered_mesh
 from graphelements.network import build_network
 from graphelements.network_config import DEFAULT, PAPER
+from graphelements.samples import FunctionSamples, Queries, collate
 from graphelements.spaces import Box
 from graphelements.unions import union
 

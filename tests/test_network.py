@@ -12,10 +12,11 @@ from cases import RAGGED_SFT, largest_jump, random_item, seeded
 
 from graphelements.edge_kernels import compiler_available
 from graphelements.errors import InputError
-from graphelements.functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch, collate
+from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import grid_mesh, scattered_mesh
 from graphelements.network import build_network, num_weights
 from graphelements.network_config import DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig
+from graphelements.samples import FunctionSamples, Queries, SFTBatch, collate
 from graphelements.spaces import Box
 from graphelements.training import item_errors
 from graphelements.unions import union

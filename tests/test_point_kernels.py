@@ -9,12 +9,12 @@ import torch
 from cases import RAGGED_SFT, random_item, seeded
 
 from graphelements.edge_kernels import compiler_available
-from graphelements.functions import collate
 from graphelements.meshes import scattered_mesh
 from graphelements.network import GraphElementNetwork, build_network
 from graphelements.network_config import DEFAULT
 from graphelements.point_kernels import read_hidden, write_hidden
 from graphelements.representations import Coupling
+from graphelements.samples import collate
 from graphelements.spaces import Box
 
 SPACE = RAGGED_SFT.space

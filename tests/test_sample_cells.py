@@ -9,8 +9,8 @@ import torch
 from cases import SPACES, seeded
 
 from graphelements.edge_kernels import compiler_available
-from graphelements.functions import FunctionSamples
 from graphelements.sample_cells import THINNEST, Cells, num_shapes, sample_cells
+from graphelements.samples import FunctionSamples
 from graphelements.spaces import Box, Space
 
 

@@ -12,14 +12,16 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .attention import AttentionNetwork
+    from .cell_representations import Barycentric, Multilinear
     from .checkpoints import Checkpoint, load, load_checkpoint, save
     from .errors import InputError
-    from .functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch, collate
+    from .functions import SFT, InputFunction, OutputFunction
     from .meshes import Mesh, MeshConfig, grid_mesh, mesh_at, scattered_mesh
     from .network import GraphElementNetwork, build_network, num_weights
     from .network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER, AttentionConfig, NetworkConfig
     from .random_meshes import random_mesh
-    from .representations import Barycentric, Coupling, Multilinear, NearestNodes, Representation, SoftNearest
+    from .representations import Coupling, NearestNodes, Representation, SoftNearest
+    from .samples import FunctionSamples, Queries, SFTBatch, collate
     from .sft_network import SFTNetwork
     from .spaces import Box, Space
     from .tasks import get_task
@@ -30,12 +32,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "errors": ("InputError",),
     "spaces": ("Space", "Box"),
-    "functions": ("InputFunction", "OutputFunction", "SFT", "FunctionSamples", "Queries", "SFTBatch", "collate"),
+    "samples": ("FunctionSamples", "Queries", "SFTBatch", "collate"),
+    "functions": ("InputFunction", "OutputFunction", "SFT"),
     "topology": ("Edges", "grid_edges", "delaunay_edges", "radius_edges", "multiscale_edges", "hop_diameter"),
     "meshes": ("Mesh", "MeshConfig", "grid_mesh", "scattered_mesh", "mesh_at"),
     "unions": ("MeshUnion", "union"),
     "random_meshes": ("random_mesh",),
-    "representations": ("Representation", "Coupling", "SoftNearest", "Multilinear", "Barycentric", "NearestNodes"),
+    "representations": ("Representation", "Coupling", "SoftNearest", "NearestNodes"),
+    "cell_representations": ("Multilinear", "Barycentric"),
     "network_config": ("NetworkConfig", "AttentionConfig", "PAPER", "DEFAULT", "NEURAL_PROCESS", "ATTENTION"),
     "sft_network": ("SFTNetwork",),
     "attention": ("AttentionNetwork",),

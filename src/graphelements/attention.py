@@ -10,9 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from .functions import SFT, FunctionSamples, Queries, SFTBatch
+from .functions import SFT
 from .network_config import AttentionConfig
 from .perceptron import Perceptron
+from .samples import FunctionSamples, Queries, SFTBatch
 from .sft_network import Meshes, SFTNetwork, seen_channels
 from .spaces import Space
 

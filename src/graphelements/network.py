@@ -10,13 +10,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from .attention import AttentionNetwork, build_attention
+from .cell_representations import Barycentric, Multilinear
 from .errors import require
-from .functions import SFT, FunctionSamples, OutputFunction, Queries, SFTBatch
+from .functions import SFT, OutputFunction
 from .message_passing import Graph, MessagePassing
 from .network_config import DEFAULT, AttentionConfig, NetworkConfig
 from .perceptron import Perceptron
 from .point_kernels import read_hidden, write_hidden
-from .representations import Barycentric, Coupling, Multilinear, NearestNodes, Representation, SoftNearest
+from .representations import Coupling, NearestNodes, Representation, SoftNearest
+from .samples import FunctionSamples, Queries, SFTBatch
 from .sft_network import Meshes, SFTNetwork, seen_channels
 from .unions import MeshUnion
 
@@ -87,9 +89,10 @@ class GraphElementNetwork(SFTNetwork):
         for (name, samples), coupling in zip(inputs.items(), couplings, strict=True):
             encoder = self.encoders[name]
             assert isinstance(encoder, Perceptron)
+            expected = seen_channels(next(f for f in self.sft.inputs if f.name == name), self.config, self.sft.space.dim)
             require(
-                samples.values.shape[-1] == self.seen_channels(name),
-                f"nodes take the numbers that encoders see, {self.seen_channels(name)} for a sample of {name!r}; "
+                samples.values.shape[-1] == expected,
+                f"nodes take the numbers that encoders see, {expected} for a sample of {name!r}; "
                 f"got {samples.values.shape[-1]}, prepare the samples with network.seen",
             )
             if self.config.encoder_sees == "offset" and encoder.has_one_hidden_layer:

@@ -16,8 +16,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from .edge_kernels import run
-from .functions import FunctionSamples
 from .neighbours import nearest
+from .samples import FunctionSamples
 from .spaces import Space
 
 THINNEST = 1e-3  # of the unit of length: cells of samples along a line, or at one place, are this thick

@@ -11,12 +11,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from .errors import require
-from .functions import SFT, FunctionSamples, InputFunction, SFTBatch
+from .functions import SFT, InputFunction
 from .losses import KINDS, mean_over_items
 from .meshes import Mesh
 from .network_config import AnyNetworkConfig
 from .normalisation import Normalisers
 from .sample_cells import num_shapes, sample_cells
+from .samples import FunctionSamples, SFTBatch
 from .spaces import Space
 from .unions import MeshUnion, union
 
@@ -71,10 +72,6 @@ class SFTNetwork(nn.Module, ABC):
 
     def _given(self, batch: SFTBatch) -> list[InputFunction]:
         return [function for function in self.sft.inputs if function.name in batch.inputs]
-
-    def seen_channels(self, name: str) -> int:
-        """How many numbers of a sample of this function an encoder sees."""
-        return seen_channels(next(f for f in self.sft.inputs if f.name == name), self.config, self.sft.space.dim)
 
     def frame(self, batch: SFTBatch) -> Frame | None:
         """The level of every item, the mean of the inputs that shift, and its size, by the mean squares of those that scale.

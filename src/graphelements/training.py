@@ -19,8 +19,8 @@ from .configs import require_types, to_plain
 from .edge_kernels import compiler_available
 from .errors import InputError, require
 from .files import exists, replaced
-from .functions import SFTBatch
 from .meshes import Mesh
+from .samples import SFTBatch
 from .sft_network import Meshes, SFTNetwork
 from .unions import MeshUnion, union
 

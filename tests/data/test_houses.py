@@ -15,7 +15,7 @@ from scipy.stats import chisquare, ks_2samp
 from graphelements.data.houses import POISSON_SQUARE, Heater, House, Houses, Scenario, encode
 from graphelements.data.random_houses import HouseDistribution, draw_houses
 from graphelements.errors import InputError
-from graphelements.functions import collate
+from graphelements.samples import collate
 
 OVERLAPPING = Scenario((Heater(0.2, 0.2, 0.4, 0.4, 100.0), Heater(0.4, 0.1, 0.6, 0.3, -50.0)), 0.5)
 

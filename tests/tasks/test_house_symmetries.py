@@ -9,7 +9,7 @@ import torch
 from graphelements.data.houses import Heater, Houses, Scenario
 from graphelements.data.poisson import p1_solution, solved
 from graphelements.data.random_houses import draw_houses
-from graphelements.functions import SFTBatch
+from graphelements.samples import SFTBatch
 from graphelements.tasks.house_symmetries import transformed
 
 ALL = ("square", "sign", "scale", "shift")

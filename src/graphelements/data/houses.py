@@ -17,7 +17,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..errors import require
-from ..functions import SFT, FunctionSamples, InputFunction, OutputFunction, Queries, SFTBatch
+from ..functions import SFT, InputFunction, OutputFunction
+from ..samples import FunctionSamples, Queries, SFTBatch
 from ..spaces import Box
 
 UNIT_SQUARE = Box((0.0, 0.0), (1.0, 1.0))

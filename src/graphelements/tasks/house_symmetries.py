@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..functions import FunctionSamples, Queries, SFTBatch
+from ..samples import FunctionSamples, Queries, SFTBatch
 from .task import Symmetry
 
 SCALE, SHIFT = 0.25, 0.5  # deviations of the logarithm of the scale, and of the shift in degrees

@@ -18,9 +18,9 @@ from ..data.houses import POISSON_SQUARE, UNIT_SQUARE, Houses, Scenario, encode
 from ..data.poisson import TRUTH_RESOLUTION, p1_temperatures, solved
 from ..data.random_houses import HouseDistribution, draw_houses
 from ..errors import InputError, require
-from ..functions import Queries, SFTBatch
 from ..meshes import Mesh, MeshConfig, build_grid
 from ..network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER, AttentionConfig
+from ..samples import Queries, SFTBatch
 from ..sft_network import SFTNetwork
 from ..training import BatchOf, TrainingConfig, item_errors
 from ..unions import MeshUnion, union

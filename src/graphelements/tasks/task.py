@@ -11,9 +11,10 @@ from typing import Any, Generic, Literal, TypeVar
 from ..checkpoints import Checkpoint
 from ..configs import require_types
 from ..errors import require
-from ..functions import SFT, SFTBatch
+from ..functions import SFT
 from ..meshes import Mesh, MeshConfig
 from ..network_config import AnyNetworkConfig, NetworkConfig
+from ..samples import SFTBatch
 from ..sft_network import SFTNetwork
 from ..training import BatchOf, TrainingConfig
 

@@ -1,0 +1,198 @@
+"""Representations by the cells of a mesh: r interpolates between the corners of the cell around a point (paper appendix A.1)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from .errors import require
+from .neighbours import nearest
+from .representations import Coupling, Representation
+from .unions import MeshUnion
+
+
+class Multilinear(Representation):
+    """The paper's generalised barycentric coordinates on a regular grid of any dimension: 2^dim corners of the point's cell.
+
+    The printed formula v = |x - x_l| |y - y_l| gives the far corner the most weight; this is the intended one, the opposite
+    box's share. The nodes of a grid line share their coordinate, so gradients reach the positions of the first line of nodes
+    along each axis only.
+    """
+
+    def forward(
+        self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion, compiled: bool = False
+    ) -> Coupling:
+        nodes = torch.zeros(len(points), 2 ** points.shape[-1], dtype=torch.long, device=points.device)
+        parts = torch.tensor(mesh.part_of_item, device=points.device)[items]
+        weights = points.new_zeros(nodes.shape)
+        for number, part in enumerate(mesh.parts):
+            require(part.axes is not None, "multilinear weights need a grid mesh; use barycentric or nearest_nodes on this one")
+            assert part.axes is not None
+            if len(mesh.parts) == 1:
+                nodes, weights = self._locate(points, part.axes, part.positions)
+            else:
+                chosen = torch.nonzero(parts == number)[:, 0]
+                found, shares = self._locate(points[chosen], part.axes, part.positions)
+                nodes = nodes.index_copy(0, chosen, found)
+                weights = weights.index_copy(0, chosen, shares)
+        return _coupling(points, mesh, nodes + mesh.starts[items][:, None], weights)
+
+    def touched(self, mesh: MeshUnion) -> int:
+        return 2**mesh.space.dim
+
+    @staticmethod
+    def _locate(
+        points: Float[Tensor, "points dim"], axes: tuple[Float[Tensor, " _"], ...], positions: Float[Tensor, "nodes dim"]
+    ) -> tuple[Int[Tensor, "points touched"], Float[Tensor, "points touched"]]:
+        shape = [len(axis) for axis in axes]
+        strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+        lows, shares = [], []
+        for d, axis in enumerate(axes):
+            x = points[:, d].contiguous()
+            low = (torch.searchsorted(axis, x, right=True) - 1).clamp(0, max(shape[d] - 2, 0))
+            high = (low + 1).clamp(max=shape[d] - 1)
+            # coordinates come from the positions, so that gradients reach them
+            along = positions[:, d].reshape(shape).movedim(d, 0).reshape(shape[d], -1)[:, 0]
+            width = along[high] - along[low]
+            share = (x - along[low]) / torch.where(high > low, width, 1.0)
+            lows.append(low)
+            shares.append(torch.where(high > low, share, 0.0).clamp(0, 1))
+        nodes, weights = [], []
+        for corner in itertools.product((0, 1), repeat=len(axes)):
+            steps = [min(c, n - 1) for c, n in zip(corner, shape, strict=True)]
+            nodes.append(sum((low + step) * stride for low, step, stride in zip(lows, steps, strides, strict=True)))
+            weights.append(math.prod(s if c else 1 - s for c, s in zip(corner, shares, strict=True)))
+        return torch.stack(nodes, -1), torch.stack(weights, -1)
+
+
+class Barycentric(Representation):
+    """P1 hat functions on the triangles of any planar mesh; outside of them, the weights of the closest point of their border."""
+
+    CANDIDATES = 6
+    TABLE = 2**18  # pairs of points and triangles or segments at a time: bounds the memory
+
+    def forward(
+        self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion, compiled: bool = False
+    ) -> Coupling:
+        require(points.shape[-1] == 2, f"barycentric weights need a planar space; this one has {points.shape[-1]} dimensions")
+        triangles, triangle_counts = self._flat(mesh, [_triangles(part.cells) for part in mesh.parts])
+        borders, border_counts = self._flat(mesh, [part.boundary for part in mesh.parts])
+        here, positions = points.detach(), mesh.positions.detach()
+        chosen = self._containing(here, items, positions, triangles, triangle_counts, self.CANDIDATES)
+        left = torch.nonzero(chosen < 0)[:, 0]
+        within, segment = self._border(here[left], items[left], positions, borders, border_counts)
+        # only points inside are worth a wider search, or its cost would grow with the mesh for all outside
+        tried, most, hidden = self.CANDIDATES, max(triangle_counts), left[within]
+        while len(hidden) and tried < most:
+            tried = min(most, tried * 8)
+            chosen[hidden] = self._containing(here[hidden], items[hidden], positions, triangles, triangle_counts, tried)
+            hidden = hidden[chosen[hidden] < 0]
+        triangles = triangles if len(triangles) else triangles.new_zeros(1, 3)
+        corners = triangles[chosen.clamp(min=0)]
+        weights = _barycentric(points, *mesh.positions[corners].unbind(1))
+        outside = chosen[left] < 0
+        rows, segment = left[outside], borders[segment[outside]]
+        share = _along(points[rows], *mesh.positions[segment].unbind(1))
+        edge = torch.cat([segment, segment[:, 1:]], -1)
+        edge_weights = torch.stack([1 - share, share, torch.zeros_like(share)], -1)
+        return _coupling(points, mesh, corners.index_copy(0, rows, edge), weights.index_copy(0, rows, edge_weights))
+
+    def touched(self, mesh: MeshUnion) -> int:
+        return 3
+
+    @staticmethod
+    def _flat(mesh: MeshUnion, per_part: list[Int[Tensor, "_ corners"]]) -> tuple[Int[Tensor, "cells corners"], list[int]]:
+        """The cells of all items with their nodes numbered in the union, and how many each item has."""
+        starts = mesh.starts.tolist()
+        rows = [per_part[part] + start for part, start in zip(mesh.part_of_item, starts, strict=True)]
+        return torch.cat(rows), mesh.per_item([len(of_part) for of_part in per_part])
+
+    def _containing(
+        self,
+        points: Float[Tensor, "points 2"],
+        items: Int[Tensor, " points"],
+        positions: Float[Tensor, "nodes 2"],
+        triangles: Int[Tensor, "triangles 3"],
+        counts: list[int],
+        tried: int,
+    ) -> Int[Tensor, " points"]:
+        """The triangle around each point among the `tried` of its item with the nearest centres; -1 if none."""
+        chosen = torch.full((len(points),), -1, device=points.device)
+        if len(triangles) == 0:
+            return chosen
+        centres = positions[triangles].mean(1)
+        starts = torch.tensor([0, *itertools.accumulate(counts)], device=points.device)[:-1]
+        for rows in torch.arange(len(points), device=points.device).split(max(1, self.TABLE // tried)):
+            found = nearest(points[rows], items[rows], centres, starts, counts, min(tried, max(counts)))
+            corners = positions[triangles[found.clamp(min=0)]]  # rows, candidates, 3, 2
+            weights = _barycentric(points[rows][:, None].expand(-1, found.shape[1], -1), *corners.unbind(2))
+            best, which = torch.where(found >= 0, weights.amin(-1), -torch.inf).max(-1)
+            chosen[rows] = torch.where(best >= -1e-6, found.gather(1, which[:, None])[:, 0], -1)
+        return chosen
+
+    def _border(
+        self,
+        points: Float[Tensor, "points 2"],
+        items: Int[Tensor, " points"],
+        positions: Float[Tensor, "nodes 2"],
+        borders: Int[Tensor, "segments 2"],
+        counts: list[int],
+    ) -> tuple[Bool[Tensor, " points"], Int[Tensor, " points"]]:
+        """Whether each point lies inside its item's border (a ray crosses it an odd number of times), and the closest segment."""
+        starts = torch.tensor([0, *itertools.accumulate(counts)], device=points.device)[:-1]
+        slots, sizes = torch.arange(max(counts), device=points.device), torch.tensor(counts, device=points.device)
+        within, closest = torch.zeros_like(items, dtype=torch.bool), torch.zeros_like(items)
+        for rows in torch.arange(len(points), device=points.device).split(max(1, self.TABLE // max(counts))):
+            filled = slots < sizes[items[rows]][:, None]  # rows, most
+            candidates = starts[items[rows]][:, None] + torch.where(filled, slots, 0)
+            a, b = positions[borders[candidates]].unbind(2)
+            x = points[rows][:, None].expand(a.shape)
+            foot = torch.lerp(a, b, _along(x, a, b)[..., None])
+            closest[rows] = candidates.gather(1, (foot - x).square().sum(-1).argmin(-1, keepdim=True))[:, 0]
+            astride = (a[..., 1] > x[..., 1]) != (b[..., 1] > x[..., 1])
+            # the ray to the right of x meets a segment that it is astride of if x lies to the left of it, seen upwards
+            left = (_cross(b - a, x - a) > 0) == (b[..., 1] > a[..., 1])
+            within[rows] = (astride & left & filled).sum(-1) % 2 == 1
+        return within, closest
+
+
+def _triangles(cells: Int[Tensor, "cells corners"] | None) -> Int[Tensor, "triangles 3"]:
+    require(cells is not None, "barycentric weights need a mesh with cells; build it with grid_mesh, scattered_mesh or mesh_at")
+    assert cells is not None
+    return cells if cells.shape[1] == 3 else cells.new_zeros(0, 3)
+
+
+def _along(x: Float[Tensor, "*n 2"], a: Float[Tensor, "*n 2"], b: Float[Tensor, "*n 2"]) -> Float[Tensor, "*n"]:
+    """How far along the segment a b its point closest to x lies, from 0 to 1."""
+    squared = (b - a).square().sum(-1)
+    return (((x - a) * (b - a)).sum(-1) / torch.where(squared > 0, squared, 1.0)).clamp(0, 1)
+
+
+def _cross(u: Float[Tensor, "*n 2"], v: Float[Tensor, "*n 2"]) -> Float[Tensor, "*n"]:
+    return u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]
+
+
+def _barycentric(
+    x: Float[Tensor, "*n 2"], a: Float[Tensor, "*n 2"], b: Float[Tensor, "*n 2"], c: Float[Tensor, "*n 2"]
+) -> Float[Tensor, "*n 3"]:
+    """Barycentric coordinates of x in the triangle a b c; all -1 for a flat triangle."""
+    area = _cross(b - a, c - a)
+    flat = area.abs() <= 1e-6 * torch.maximum((b - a).square().sum(-1), (c - a).square().sum(-1))
+    safe = torch.where(flat, 1.0, area)
+    second, third = _cross(x - a, c - a) / safe, _cross(b - a, x - a) / safe
+    weights = torch.stack([1 - second - third, second, third], -1)
+    return torch.where(flat[..., None], -1.0, weights)
+
+
+def _coupling(
+    points: Float[Tensor, "points dim"],
+    mesh: MeshUnion,
+    nodes: Int[Tensor, "points touched"],
+    weights: Float[Tensor, "points touched"],
+) -> Coupling:
+    offsets = mesh.space.offset(points[:, None].expand(*nodes.shape, points.shape[-1]), mesh.positions[nodes])
+    return Coupling(nodes, weights, offsets, mesh.num_nodes)
