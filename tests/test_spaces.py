@@ -155,3 +155,15 @@ def test_nodes_within_rounding_of_each_other_coincide(dtype):
     near = positions[4:6] + 4 * torch.finfo(dtype).eps
     assert not torch.equal(near, positions[4:6])
     assert len(delaunay(torch.cat([positions, near])).unique()) == 10
+
+
+def test_nodes_along_a_border_make_no_flat_cells():
+    for seed in range(20):
+        g = torch.Generator().manual_seed(seed)
+        inside, along = torch.rand(12, 2, generator=g), torch.rand(8, generator=g)
+        border = torch.stack([torch.full((8,), 1.0), along], -1)
+        positions = torch.cat([inside, border]) @ torch.tensor([[0.8, 0.6], [-0.6, 0.8]])
+        a, b, c = positions[delaunay(positions)].double().unbind(1)
+        areas = ((b - a)[:, 0] * (c - a)[:, 1] - (b - a)[:, 1] * (c - a)[:, 0]).abs() / 2
+        assert float(areas.min()) > 1e-7
+        assert set(delaunay(positions).flatten().tolist()) == set(range(20))

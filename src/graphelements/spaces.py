@@ -194,7 +194,16 @@ def delaunay(positions: Float[Tensor, "nodes dim"]) -> Int[Tensor, "cells corner
         from scipy.spatial import Delaunay
 
         cells = apart[Delaunay(flat[apart]).simplices]
+        upright = _heights(flat[cells]) > 2 * tolerance  # nodes in line along the border are not quite, and flat cells fill it up
+        cells = cells[upright] if upright.any() else cells
     return torch.as_tensor(first[cells], dtype=torch.long, device=positions.device)
+
+
+def _heights(corners: np.ndarray) -> np.ndarray:
+    """The least height of every simplex, or a little less: its volume over that of a cube on its longest edge, times the edge."""
+    edges = corners[:, 1:] - corners[:, :1]
+    longest = np.linalg.norm(corners[:, :, None] - corners[:, None], axis=-1).max((1, 2))
+    return np.abs(np.linalg.det(edges)) / longest ** (edges.shape[-1] - 1)
 
 
 def _apart(points: np.ndarray, tolerance: float) -> np.ndarray:

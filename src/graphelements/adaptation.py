@@ -1,0 +1,260 @@
+"""Meshes that adapt to one problem instance: the nodes of a trained network move, are added and are removed (paper section 3.4).
+
+The weights stay as they are. Nodes move down the gradient of the loss on a few solved scenarios; edges are made anew after every
+step. Between such steps, nodes come in where the network errs most and go where they are missed least, and a change that does not
+help is undone, in the spirit of BounceGrad (Alet et al. 2018), which the paper proposes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from .configs import require_types
+from .errors import require
+from .meshes import Mesh, mesh_at
+from .neighbours import nearest
+from .network import GraphElementNetwork
+from .samples import SFTBatch, collate
+from .spaces import Space
+from .training import item_errors
+from .unions import union
+
+
+@dataclass(frozen=True)
+class AdaptationConfig:
+    """How nodes move: `steps` of Adam with `learning_rate`, in units of the space.
+
+    The share `validation` of the scenarios judges the meshes and moves nothing. Nodes keep `closest` times the spacing of an even
+    mesh between them.
+    """
+
+    steps: int = 120
+    learning_rate: float = 5e-3
+    validation: float = 0.25
+    closest: float = 0.2
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        require(self.steps >= 0, f"steps must be 0 or more; got {self.steps}")
+        require(0 < self.learning_rate < math.inf, f"learning_rate must be positive; got {self.learning_rate}")
+        for name in ("validation", "closest"):
+            require(0 < getattr(self, name) < 1, f"{name} must be above 0 and below 1; got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class GrowthConfig:
+    """How a mesh grows: up to `num_nodes`, or until the error on the judging scenarios is at most `tolerance`.
+
+    After every `moves` steps a share of `inserted` nodes comes in. At `num_nodes`, nodes are exchanged instead; at `tolerance`,
+    one goes that is missed least of `candidates`. An exchange that makes the loss larger by a share of x stays with
+    probability exp(-x / temperature), a removal while the tolerance holds. `changes` bounds the number of changes.
+    """
+
+    num_nodes: int = 25
+    tolerance: float | None = None
+    changes: int = 24
+    moves: int = 8
+    inserted: float = 0.25
+    candidates: int = 8
+    temperature: float = 0.01
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_types(self)
+        for name in ("num_nodes", "changes", "moves", "candidates"):
+            require(getattr(self, name) > 0, f"{name} must be positive; got {getattr(self, name)}")
+        for name in ("inserted", "temperature"):
+            require(0 < getattr(self, name) < math.inf, f"{name} must be positive; got {getattr(self, name)}")
+        require(self.tolerance is None or self.tolerance > 0, f"tolerance must be positive; got {self.tolerance}")
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptedMesh:
+    """A mesh on the way: the loss on the scenarios that change it, the error on those that judge, and the best mesh so far."""
+
+    mesh: Mesh
+    loss: float
+    error: float
+    best: Mesh
+    best_error: float
+
+
+def adapt_mesh(
+    network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, config: AdaptationConfig | None = None
+) -> Iterator[AdaptedMesh]:
+    """Move the nodes of a mesh for the items of a batch, solved scenarios of one problem instance; yields it after every step.
+
+    The last items judge the meshes and move nothing. The best mesh has the least error on them, in original units; the mesh as it
+    was given is the first.
+    """
+    config = config or AdaptationConfig()
+    moving, judging = _shared_out(network, mesh, batch, config.validation)
+    best = _Best()
+    for moved, loss in _moves(network, mesh, moving, config, config.steps):
+        yield best.among(moved, loss, mean_errors(network, [moved], judging)[0])
+
+
+def grow_mesh(
+    network: GraphElementNetwork,
+    mesh: Mesh,
+    batch: SFTBatch,
+    growth: GrowthConfig | None = None,
+    config: AdaptationConfig | None = None,
+) -> Iterator[AdaptedMesh]:
+    """Grow a mesh for the items of a batch, and move its nodes; yields it after every step.
+
+    The best mesh has the least error on the last items, which judge; with a tolerance it has the fewest nodes of those that reach
+    it.
+    """
+    growth, config = growth or GrowthConfig(), config or AdaptationConfig()
+    moving, judging = _shared_out(network, mesh, batch, config.validation)
+    best, rng = _Best(growth.tolerance), torch.Generator().manual_seed(growth.seed)
+    kept, kept_loss, grew, error = mesh, math.inf, True, math.inf
+    for _ in range(growth.changes + 1):
+        loss = math.inf
+        for moved, loss in _moves(network, mesh, moving, config, growth.moves):
+            error = mean_errors(network, [moved], judging)[0]
+            yield best.among(moved, loss, error)
+            mesh = moved
+        reached = growth.tolerance is not None and error <= growth.tolerance
+        worse = loss / kept_loss - 1
+        if grew or reached or float(torch.rand((), generator=rng)) < math.exp(min(0.0, -worse / growth.temperature)):
+            kept, kept_loss = mesh, loss
+        mesh = kept
+        grew = not reached and mesh.num_nodes < growth.num_nodes
+        if not grew:
+            mesh = without_least(network, mesh, moving, growth.candidates)
+        if not reached:
+            num = max(1, math.ceil(growth.inserted * mesh.num_nodes)) if grew else 1
+            mesh = with_nodes(network, mesh, moving, min(num, growth.num_nodes - mesh.num_nodes), _least(mesh, config))
+
+
+def with_nodes(network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, num: int, least: float = 0.0) -> Mesh:
+    """The mesh with up to `num` more nodes: in the middle of the edges that are nearest to most of the error on a batch."""
+    middles = mesh.space.project((mesh.positions[mesh.senders] + mesh.positions[mesh.receivers]) / 2)
+    middles = middles[(mesh.senders < mesh.receivers) & (mesh.levels == 0)]
+    errors = _errors_at(network, mesh, batch, middles)
+    positions = mesh.positions
+    for middle in middles[errors.argsort(descending=True)]:
+        if len(positions) == mesh.num_nodes + num:
+            break
+        if bool((mesh.space.distance(positions, middle.expand(positions.shape)) >= least).all()):
+            positions = torch.cat([positions, middle[None]])
+    return _again(mesh, positions)
+
+
+def without_least(network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, candidates: int = 8) -> Mesh:
+    """The mesh without the node that is missed least on a batch, of those around which there is the least error."""
+    errors = _errors_at(network, mesh, batch, mesh.positions)
+    others = [torch.arange(mesh.num_nodes) != node for node in errors.argsort()[:candidates]]
+    meshes = [_again(mesh, mesh.positions[rows]) for rows in others]
+    found = mean_errors(network, meshes, batch)
+    return meshes[found.index(min(found))]
+
+
+def mean_errors(network: GraphElementNetwork, meshes: Sequence[Mesh], batch: SFTBatch) -> list[float]:
+    """The mean error over the items and outputs of a batch on every mesh, in original units."""
+    spread = [mesh for mesh in meshes for _ in range(batch.num_items)]
+    errors = item_errors(network, collate([batch] * len(meshes)), spread)
+    return torch.stack(list(errors.values())).nanmean(0).reshape(len(meshes), -1).nanmean(1).tolist()
+
+
+def kept_apart(
+    space: Space, before: Float[Tensor, "nodes dim"], after: Float[Tensor, "nodes dim"], least: float
+) -> Float[Tensor, "nodes dim"]:
+    """Nodes after a step, but those that would come closer than `least` to another stay where they were.
+
+    Nodes that were apart are apart: in the end, all could stay. Distinct nodes have a valid Delaunay triangulation.
+    """
+    stays = torch.zeros(len(after), dtype=torch.bool, device=after.device)
+    while True:
+        positions = torch.where(stays[:, None], before, after)
+        close = _close(positions, least) & ~stays
+        if not bool(close.any()):
+            return positions
+        stays = stays | close
+
+
+def _shared_out(network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, judges: float) -> tuple[SFTBatch, SFTBatch]:
+    """The scenarios that move nodes, and those that judge."""
+    network.validate(batch, mesh)
+    require(len(batch.targets) > 0, "a mesh adapts to solved scenarios; this batch has no targets")
+    require(batch.num_items > 1, "a mesh adapts to two scenarios or more, of which one judges; got one")
+    first = batch.num_items - min(max(1, round(judges * batch.num_items)), batch.num_items - 1)
+    return batch.selected(range(first)), batch.selected(range(first, batch.num_items))
+
+
+def _moves(
+    network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, config: AdaptationConfig, steps: int
+) -> Iterator[tuple[Mesh, float]]:
+    """The mesh and its loss, before the first step and after each."""
+    space, least = mesh.space, _least(mesh, config)
+    positions = mesh.positions.detach().clone().requires_grad_()
+    optimizer = torch.optim.Adam([positions], lr=config.learning_rate * space.unit_length)
+    current = replace(mesh, positions=positions)
+    for step in range(steps + 1):
+        loss = network.loss(network(batch, union(current, batch.num_items)), batch)
+        yield replace(current, positions=positions.detach().clone()), float(loss.detach())
+        if step < steps:
+            (positions.grad,) = torch.autograd.grad(loss, positions)
+            before = positions.detach().clone()
+            optimizer.step()
+            with torch.no_grad():
+                positions.copy_(kept_apart(space, before, space.project(positions), least))
+            current = mesh.moved(positions)
+
+
+def _least(mesh: Mesh, config: AdaptationConfig) -> float:
+    return config.closest * (mesh.space.measure / mesh.num_nodes) ** (1 / mesh.space.intrinsic_dim)
+
+
+def _close(positions: Float[Tensor, "nodes dim"], least: float) -> Bool[Tensor, " nodes"]:
+    """Which nodes have another one nearer than `least`, by straight distance."""
+    from scipy.spatial import KDTree
+
+    close = torch.zeros(len(positions), dtype=torch.bool)
+    pairs = KDTree(positions.detach().cpu().double().numpy()).query_pairs(least, output_type="ndarray")
+    close[torch.as_tensor(pairs.ravel(), dtype=torch.long)] = True
+    return close.to(positions.device)
+
+
+def _errors_at(
+    network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, places: Float[Tensor, "places dim"]
+) -> Float[Tensor, " places"]:
+    """The error on a batch summed over the queries that are nearest to each place."""
+    total = places.new_zeros(len(places))
+    for name, answers in network.predict(batch, mesh).items():
+        points = batch.queries[name].points
+        if points is not None and name in batch.targets:
+            errors = network.losses[name].error(answers, batch.targets[name])  # type: ignore[operator]
+            items = torch.zeros(len(points), dtype=torch.long, device=points.device)
+            found = nearest(points, items, places, items.new_zeros(1), [len(places)], 1)[:, 0]
+            total = total.index_add(0, found, errors)
+    return total
+
+
+def _again(mesh: Mesh, positions: Float[Tensor, "nodes dim"]) -> Mesh:
+    """A mesh of other nodes, nested if this one is."""
+    made = mesh_at(mesh.space, positions)
+    return made if mesh.coarser is None else made.nested()
+
+
+class _Best:
+    """The best mesh so far: of the least error, or of the fewest nodes among those whose error is at most a tolerance."""
+
+    def __init__(self, tolerance: float | None = None) -> None:
+        self.tolerance = tolerance
+        self.key, self.mesh, self.error = (math.inf, math.inf), None, math.inf
+
+    def among(self, mesh: Mesh, loss: float, error: float) -> AdaptedMesh:
+        reached = self.tolerance is not None and error <= self.tolerance
+        key = (mesh.num_nodes if reached else math.inf, error)
+        if self.mesh is None or key < self.key:
+            self.key, self.mesh, self.error = key, mesh, error
+        return AdaptedMesh(mesh, loss, error, self.mesh, self.error)

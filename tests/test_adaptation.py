@@ -1,0 +1,172 @@
+"""Meshes that adapt: nodes stay in the space and apart, the best mesh is kept, budgets and tolerances hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from cases import seeded
+
+from graphelements.adaptation import (
+    AdaptationConfig,
+    GrowthConfig,
+    adapt_mesh,
+    grow_mesh,
+    kept_apart,
+    mean_errors,
+    with_nodes,
+    without_least,
+)
+from graphelements.errors import InputError
+from graphelements.functions import SFT, InputFunction, OutputFunction
+from graphelements.meshes import Mesh, grid_mesh, mesh_at, scattered_mesh
+from graphelements.network import GraphElementNetwork, build_network
+from graphelements.network_config import DEFAULT
+from graphelements.samples import FunctionSamples, Queries, SFTBatch
+from graphelements.spaces import Box
+
+HEAT = SFT(Box((0.0, -1.0), (2.0, 1.0)), (InputFunction("heat"),), (OutputFunction("warmth"),))
+SMALL = replace(DEFAULT, latent_size=8, edge_hidden=8, node_hidden=8, message_size=4, encoder_hidden=(8,), rounds=1)
+
+
+def scenarios(num: int = 5) -> SFTBatch:
+    """Bumps of several heights at one place."""
+    g, items = seeded(0), torch.arange(num).repeat_interleave(20)
+    points, places = HEAT.space.sample(num * 20, g), HEAT.space.sample(num * 20, g)
+
+    def warmth(x: torch.Tensor) -> torch.Tensor:
+        return (1.0 + items[:, None]) * (-4 * (x - torch.tensor([1.5, 0.5])).square().sum(-1, keepdim=True)).exp()
+
+    samples = {"heat": FunctionSamples(points, warmth(points), items)}
+    return SFTBatch(samples, {"warmth": Queries(places, None, items)}, {"warmth": warmth(places)}, num)
+
+
+def network() -> GraphElementNetwork:
+    return build_network(HEAT, SMALL, seed=1).eval()
+
+
+def closest(mesh: Mesh) -> float:
+    return float((torch.cdist(mesh.positions, mesh.positions) + 9 * torch.eye(mesh.num_nodes)).min())
+
+
+def assert_valid(mesh: Mesh, least: float) -> None:
+    assert bool(HEAT.space.contains(mesh.positions).all())
+    assert closest(mesh) >= least
+    assert mesh.cells is not None
+    a, b, c = mesh.positions[mesh.cells].double().unbind(1)
+    u, v = b - a, c - a
+    assert bool(((u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]).abs() > 0).all())
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("rate", [0.01, 0.5])
+def test_nodes_move_to_a_smaller_loss_and_stay_in_the_space_and_apart(nested, rate):
+    mesh = grid_mesh(HEAT.space, 4)
+    mesh = mesh.nested() if nested else mesh
+    config = AdaptationConfig(steps=8, learning_rate=rate)
+    found = list(adapt_mesh(network(), mesh, scenarios(), config))
+    assert len(found) == 9
+    assert torch.equal(found[0].mesh.positions, mesh.positions)
+    for step in found:
+        assert_valid(step.mesh, config.closest * (4 / 16) ** 0.5 * 0.999)
+        assert step.mesh.coarser is mesh.coarser
+    assert not torch.equal(found[-1].mesh.positions, mesh.positions)
+    assert min(step.loss for step in found) < found[0].loss
+
+
+def test_the_best_mesh_is_the_best_on_scenarios_that_move_nothing():
+    batch, gen, mesh = scenarios(8), network(), grid_mesh(HEAT.space, 3)
+    found = list(adapt_mesh(gen, mesh, batch, AdaptationConfig(steps=6, learning_rate=0.05, validation=0.25)))
+    judging = batch.selected([6, 7])
+    errors = [mean_errors(gen, [step.mesh], judging)[0] for step in found]
+    assert [step.error for step in found] == pytest.approx(errors, rel=1e-5)
+    assert [step.best_error for step in found] == pytest.approx([min(errors[: n + 1]) for n in range(7)], rel=1e-5)
+    assert mean_errors(gen, [found[-1].best], judging)[0] == pytest.approx(min(errors), rel=1e-5)
+    of_judges = batch.queries["warmth"].items[:, None] > 5
+    other = replace(batch, targets={"warmth": torch.where(of_judges, 7.0, batch.targets["warmth"])})
+    again = list(adapt_mesh(gen, mesh, other, AdaptationConfig(steps=6, learning_rate=0.05, validation=0.25)))
+    assert torch.equal(again[-1].mesh.positions, found[-1].mesh.positions)
+
+
+def test_nodes_that_would_meet_stay_where_they_were():
+    for seed in range(20):
+        before = scattered_mesh(HEAT.space, 30, seeded(seed)).positions
+        least = float((torch.cdist(before, before) + 9 * torch.eye(30)).min())
+        after = HEAT.space.project(before + 0.5 * torch.randn(30, 2, generator=seeded(seed + 100)))
+        kept = kept_apart(HEAT.space, before, after, least * 0.999)
+        assert float((torch.cdist(kept, kept) + 9 * torch.eye(30)).min()) >= least * 0.998
+        assert bool(((kept == before).all(1) | (kept == after).all(1)).all())
+    assert torch.equal(kept_apart(HEAT.space, before, before * 0.99, 0.0), before * 0.99)
+
+
+def test_new_nodes_come_where_the_error_is():
+    batch, gen, mesh = scenarios(), network(), grid_mesh(HEAT.space, 5)
+    queries = batch.queries["warmth"]
+    answers = gen.predict(replace(batch, targets={}), mesh)["warmth"]
+    assert queries.points is not None
+    corner = (queries.points - torch.tensor([2.0, 1.0])).norm(dim=-1, keepdim=True) < 0.5
+    wrong = replace(batch, targets={"warmth": torch.where(corner, answers + 1.0, answers)})
+    grown = with_nodes(gen, mesh, wrong, 2)
+    assert grown.num_nodes == 27
+    assert torch.equal(grown.positions[:25], mesh.positions)
+    assert float((grown.positions[25:] - torch.tensor([2.0, 1.0])).norm(dim=-1).max()) < 0.8
+    assert with_nodes(gen, mesh, wrong, 2, least=9.0).num_nodes == 25
+
+
+def test_the_node_that_is_missed_least_goes():
+    batch, gen, mesh = scenarios(), network(), scattered_mesh(HEAT.space, 9, seeded(0))
+    less = without_least(gen, mesh, batch, candidates=9)
+    others = [mesh_at(HEAT.space, mesh.positions[torch.arange(9) != node]) for node in range(9)]
+    assert less.num_nodes == 8
+    assert mean_errors(gen, [less], batch)[0] == pytest.approx(min(mean_errors(gen, others, batch)), rel=1e-5)
+
+
+def test_a_budget_is_reached_and_never_exceeded():
+    growth = GrowthConfig(num_nodes=14, changes=5, moves=2)
+    found = list(grow_mesh(network(), grid_mesh(HEAT.space, 3).nested(), scenarios(), growth))
+    sizes = [step.mesh.num_nodes for step in found]
+    assert sizes[0] == 9
+    assert max(sizes) == sizes[-1] == 14
+    assert len(found) == 6 * 3
+    assert found[-1].best_error == min(step.error for step in found)
+    assert all(step.mesh.coarser is not None for step in found)
+    again = list(grow_mesh(network(), grid_mesh(HEAT.space, 3).nested(), scenarios(), growth))
+    assert torch.equal(again[-1].mesh.positions, found[-1].mesh.positions)
+
+
+def test_with_a_tolerance_nodes_go_as_long_as_it_holds():
+    first = next(adapt_mesh(network(), grid_mesh(HEAT.space, 3), scenarios()))
+    growth = GrowthConfig(num_nodes=20, tolerance=10 * first.error, changes=4, moves=1)
+    found = list(grow_mesh(network(), grid_mesh(HEAT.space, 3), scenarios(), growth))
+    assert found[-1].best.num_nodes == 5
+    assert found[-1].best_error <= 10 * first.error
+    impossible = GrowthConfig(num_nodes=12, tolerance=1e-9, changes=4, moves=1)
+    assert list(grow_mesh(network(), grid_mesh(HEAT.space, 3), scenarios(), impossible))[-1].best_error > 1e-9
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda b: replace(b, targets={}), "solved scenarios"),
+        (lambda b: b.selected([0]), "two scenarios or more"),
+    ],
+)
+def test_scenarios_that_cannot_judge_are_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        next(adapt_mesh(network(), grid_mesh(HEAT.space, 3), change(scenarios())))
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: AdaptationConfig(steps=-1), "steps must be 0 or more"),
+        (lambda: AdaptationConfig(learning_rate=0.0), "learning_rate must be positive"),
+        (lambda: AdaptationConfig(validation=1.0), "validation must be above 0"),
+        (lambda: GrowthConfig(num_nodes=0), "num_nodes must be positive"),
+        (lambda: GrowthConfig(tolerance=0.0), "tolerance must be positive"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(made, message):
+    with pytest.raises(InputError, match=message):
+        made()
