@@ -20,15 +20,11 @@ from graphelements.unions import union
 SPACE = RAGGED_SFT.space
 
 
-def chain(mesh: Mesh) -> list[Mesh]:
-    return [mesh, *([] if mesh.coarser is None else chain(mesh.coarser))]
-
-
 @pytest.mark.parametrize(
     ("resolution", "sizes"), [(2, [2]), (3, [3, 2]), (5, [5, 3, 2]), (7, [7, 4, 2]), (16, [16, 8, 4, 2]), (32, [32, 16, 8, 4, 2])]
 )
 def test_behind_a_grid_are_grids_of_half_the_resolution_down_to_its_corners(resolution, sizes):
-    meshes = chain(grid_mesh(Box(), resolution).nested())
+    meshes = grid_mesh(Box(), resolution).nested().nest
     assert [m.num_nodes for m in meshes] == [k**2 for k in sizes]
     for k, mesh in zip(sizes, meshes, strict=True):
         assert torch.equal(mesh.positions, grid_mesh(Box(), k).positions)
@@ -39,7 +35,7 @@ def test_behind_a_grid_are_grids_of_half_the_resolution_down_to_its_corners(reso
 @pytest.mark.parametrize("mesh", MESHES)
 @pytest.mark.parametrize("ratio", [2.0, 1.3, 1.05])
 def test_every_mesh_gets_coarser_grids_down_to_a_few_nodes(space, mesh, ratio):
-    meshes = chain(MESHES[mesh](SPACES[space]).nested(ratio))
+    meshes = MESHES[mesh](SPACES[space]).nested(ratio).nest
     assert meshes[-1].num_nodes < 2 * 2 ** SPACES[space].dim
     for fine, coarse in itertools.pairwise(meshes):
         assert coarse.num_nodes < fine.num_nodes
@@ -52,7 +48,7 @@ def test_every_mesh_gets_coarser_grids_down_to_a_few_nodes(space, mesh, ratio):
 
 
 def test_a_smaller_ratio_makes_a_deeper_nest():
-    sizes = {ratio: [m.num_nodes for m in chain(grid_mesh(Box(), 9).nested(ratio))] for ratio in (2.0, 1.5)}
+    sizes = {ratio: [m.num_nodes for m in grid_mesh(Box(), 9).nested(ratio).nest] for ratio in (2.0, 1.5)}
     assert sizes == {2.0: [81, 25, 9, 4], 1.5: [81, 36, 16, 9, 4]}
     with pytest.raises(InputError, match="above 1"):
         grid_mesh(Box(), 9).nested(1.0)
@@ -62,17 +58,17 @@ def test_behind_scattered_nodes_are_grids_as_behind_a_grid_of_as_many_nodes():
     for box in (Box(), Box((0.0, 0.0), (3.0, 1.0))):
         grid = grid_mesh(box, [round(5 * side) for side in box.sides]).nested()
         scattered = scattered_mesh(box, grid.num_nodes, seeded(0)).nested()
-        assert [m.num_nodes for m in chain(scattered)] == [m.num_nodes for m in chain(grid)]
-        for ours, theirs in zip(chain(scattered)[1:], chain(grid)[1:], strict=True):
+        assert [m.num_nodes for m in scattered.nest] == [m.num_nodes for m in grid.nest]
+        for ours, theirs in zip(scattered.nest[1:], grid.nest[1:], strict=True):
             assert torch.equal(ours.positions, theirs.positions)
 
 
 def test_moving_and_copying_keep_the_coarser_meshes():
     mesh = scattered_mesh(Box(), 30, seeded(0)).nested()
     moved = mesh.moved(mesh.positions * 0.9)
-    assert [m.num_nodes for m in chain(moved)] == [30, 9, 4]
+    assert [m.num_nodes for m in moved.nest] == [30, 9, 4]
     assert moved.coarser is mesh.coarser
-    assert chain(mesh.to("meta"))[-1].positions.is_meta
+    assert mesh.to("meta").nest[-1].positions.is_meta
     assert mesh_without(mesh).moved(mesh.positions * 0.9).coarser is None
 
 
@@ -82,7 +78,7 @@ def mesh_without(mesh: Mesh) -> Mesh:
 
 def test_a_config_says_whether_meshes_are_nested():
     assert build_grid(MeshConfig(), Box(), 7).coarser is None
-    assert len(chain(build_grid(MeshConfig(nested=True), Box(), 7))) == 3
+    assert len(build_grid(MeshConfig(nested=True), Box(), 7).nest) == 3
 
 
 @pytest.mark.parametrize("representation", ["nearest_nodes", "soft_nearest", "barycentric", "multilinear"])
@@ -122,7 +118,7 @@ def test_queries_read_a_mean_of_what_all_meshes_say():
     fine = grid_mesh(SPACE, 9).nested()
     inputs = {"heat": FunctionSamples(SPACE.sample(5, seeded(0)), torch.randn(5, 2, generator=seeded(1)))}
     queries = {"warmth": Queries(SPACE.sample(50, seeded(3)), torch.randn(50, 2, generator=seeded(4)))}
-    states, meshes = network.settle(inputs, fine), chain(fine)[::-1]
+    states, meshes = network.settle(inputs, fine), fine.nest[::-1]
     said = [network.read(of_mesh, queries, mesh)["warmth"] for of_mesh, mesh in zip(states, meshes, strict=True)]
     read = network.read(states, queries, fine)["warmth"]
     assert bool((read <= torch.stack(said).amax(0) + 1e-6).all())
@@ -148,4 +144,4 @@ def test_coarser_grids_have_the_numbers_of_the_finer_one():
     mesh = grid_mesh(Box(), 5)
     assert mesh.axes is not None
     double = replace(mesh, positions=mesh.positions.double(), axes=tuple(axis.double() for axis in mesh.axes))
-    assert {m.positions.dtype for m in chain(double.nested())} == {torch.float64}
+    assert {m.positions.dtype for m in double.nested().nest} == {torch.float64}

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .checkpoints import Checkpoint, load, load_checkpoint, save
     from .errors import InputError
     from .functions import SFT, InputFunction, OutputFunction
+    from .mesh_files import load_mesh, save_mesh
+    from .mesh_quality import MeshReport, inspect_mesh
     from .meshes import Mesh, MeshConfig, grid_mesh, mesh_at, scattered_mesh
     from .network import GraphElementNetwork, build_network, num_weights
     from .network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER, AttentionConfig, NetworkConfig
@@ -38,6 +40,7 @@ _HOMES = {
     "topology": ("Edges", "grid_edges", "delaunay_edges", "radius_edges", "multiscale_edges", "hop_diameter"),
     "meshes": ("Mesh", "MeshConfig", "grid_mesh", "scattered_mesh", "mesh_at"),
     "unions": ("MeshUnion", "union"),
+    "mesh_quality": ("inspect_mesh", "MeshReport"),
     "random_meshes": ("random_mesh",),
     "representations": ("Representation", "Coupling", "SoftNearest", "NearestNodes"),
     "cell_representations": ("Multilinear", "Barycentric"),
@@ -46,6 +49,7 @@ _HOMES = {
     "attention": ("AttentionNetwork",),
     "network": ("GraphElementNetwork", "build_network", "num_weights"),
     "training": ("fit", "TrainingConfig", "Report", "item_errors"),
+    "mesh_files": ("save_mesh", "load_mesh"),
     "adaptation": ("adapt_mesh", "grow_mesh", "AdaptationConfig", "GrowthConfig", "AdaptedMesh"),
     "checkpoints": ("save", "load", "Checkpoint", "load_checkpoint"),
     "tasks": ("get_task",),

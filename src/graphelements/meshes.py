@@ -78,6 +78,11 @@ class Mesh:
     def edges(self) -> Edges:
         return Edges(self.senders, self.receivers, self.levels)
 
+    @property
+    def nest(self) -> list[Mesh]:
+        """The mesh and the coarser ones behind it, finest first."""
+        return [self, *([] if self.coarser is None else self.coarser.nest)]
+
     @cached_property
     def diameter(self) -> int:
         """The hop diameter: as many rounds make local information global."""
