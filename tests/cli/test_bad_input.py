@@ -70,6 +70,7 @@ TRAIN = ["train", "poisson-square", *SMALL, "--set", "training.steps=1", "--data
 RUN = [*TRAIN, "houses.npz", "--out", "run"]
 DAMAGED_RUN = [part for part in RUN if part not in ("--quiet", "run")] + ["damaged_run"]
 EVALUATE = ["evaluate", "model.safetensors", "--resolutions", "2", "--data"]
+ADAPT = ["adapt", "model.safetensors", "--data", "houses.npz", "--out", "mesh.safetensors"]
 PREDICT = ["predict", "model.safetensors", "--house", "house.json", "--out"]
 
 
@@ -211,6 +212,18 @@ CASES: dict[str, tuple[str, list[str]]] = {
         "a space of the network's kind",
         ["predict", "other.safetensors", *PREDICT[2:], "field.csv"],
     ),
+    "predict: a mesh and a resolution": (
+        "either --mesh or --resolution",
+        [*PREDICT, "field.csv", "--mesh", "mesh.safetensors", "--resolution", "3"],
+    ),
+    "predict: a mesh that is none": ("is not a mesh of graphelements", [*PREDICT, "field.csv", "--mesh", "model.safetensors"]),
+    # adapt
+    "adapt: a house that is not there": ("not among them: 77", [*ADAPT, "--house", "77"]),
+    "adapt: no scenario to judge by": ("must leave one of the 32", [*ADAPT, "--house", "0", "--scenarios", "32"]),
+    "adapt: an unknown ending": ("one of .safetensors; got '.txt'", [*ADAPT[:-1], "mesh.txt", "--house", "0"]),
+    "adapt: a figure of another kind": ("must end in .png", [*ADAPT, "--house", "0", "--figure", "mesh.pdf"]),
+    "adapt: a tolerance of zero": ("tolerance must be positive", [*ADAPT, "--house", "0", "--tolerance", "0"]),
+    "adapt: no checkpoint of houses": ("no task", ["adapt", "bare.safetensors", *ADAPT[2:], "--house", "0"]),
     # files
     **{
         f"house: {name}": (part, ["predict", "model.safetensors", "--house", f"house_{name}.json", "--out", "field.csv"])

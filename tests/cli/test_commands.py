@@ -13,12 +13,13 @@ import pytest
 import torch
 from command_line import SMALL, call, rows_of, settings
 
-from graphelements import Box, Queries, SFTBatch, __version__, grid_mesh, load_checkpoint
+from graphelements import Box, Queries, SFTBatch, __version__, grid_mesh, load_checkpoint, load_mesh
 from graphelements.data.house_files import load_houses, read_house_json
 from graphelements.data.houses import encode
 from graphelements.data.poisson import p1_temperatures
 
-COMMANDS = ["", "data", "data generate", "data inspect", "train", "evaluate", "predict", "compare", "reproduce", "tasks", "demo"]
+COMMANDS = ["", "data", "data generate", "data inspect", "mesh", "mesh inspect", "train", "evaluate", "predict", "adapt"]
+COMMANDS += ["compare", "reproduce", "tasks", "demo"]
 
 HELPS = """
 import contextlib, io, json, sys
@@ -323,6 +324,21 @@ def test_a_picture_is_a_picture(model: Path, house: Path, tmp_path: Path) -> Non
     picture = imread(tmp_path / "field.png")
     assert min(picture.shape[:2]) > 300
     assert len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)) > 50
+
+
+def test_an_adapted_mesh_is_saved_drawn_inspected_and_used(model: Path, houses: Path, house: Path, tmp_path: Path) -> None:
+    mesh, picture, field = tmp_path / "mesh.safetensors", tmp_path / "mesh.png", tmp_path / "field.csv"
+    few = ["--data", houses, "--house", 2, "--scenarios", 4, "--quiet"]
+    moved = call("adapt", model, *few, "--resolution", 3, "--steps", 3, "--out", mesh, "--figure", picture)
+    assert moved.code == 0, moved.err
+    assert "with 9 even nodes" in moved.out
+    assert load_mesh(mesh).num_nodes == 9
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert json.loads(call("mesh", "inspect", mesh, "--json").out)["nodes"] == 9
+    assert call("predict", model, "--house", house, "--grid", 4, "--mesh", mesh, "--out", field).code == 0
+    grown = call("adapt", model, *few, "--resolution", 3, "--nodes", 11, "--out", mesh)
+    assert grown.code == 0, grown.err
+    assert 9 <= load_mesh(mesh).num_nodes <= 11
 
 
 def test_the_demo_leads_from_nothing_to_a_table_and_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

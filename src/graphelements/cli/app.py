@@ -10,7 +10,7 @@ import typer
 
 from .._version import __version__
 from ..errors import InputError
-from . import compare, data, evaluate, mesh, predict, reproduce, train
+from . import adapt, compare, data, evaluate, mesh, predict, reproduce, train
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer has no public name for it
 
@@ -24,10 +24,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data", help="Generate and inspect data.")
-app.add_typer(mesh.app, name="mesh", help="Look at meshes.")
+app.add_typer(mesh.app, name="mesh")
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("adapt")(adapt.adapt)
 app.command("compare")(compare.compare)
 app.command("reproduce")(reproduce.reproduce)
 

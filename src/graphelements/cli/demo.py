@@ -42,7 +42,7 @@ def run_demo(out: str) -> None:
     for house in load_houses(houses["test"]).houses[:3]:
         scenario = house.scenario(0)
         for name, checkpoint in checkpoints.items():
-            prediction = predict_scenario(checkpoint, scenario, 7, points)
+            prediction = predict_scenario(checkpoint.network, scenario, TASK.mesh(checkpoint.mesh, 7), points)
             figures.append(folder / f"{name}_{house.number}.png")
             draw_comparison(figures[-1], scenario, p1_solution(scenario, points), prediction, TASK.mesh(checkpoint.mesh, 7))
     tables = "evaluation.json, shipped_evaluation.json"

@@ -12,7 +12,10 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @app.callback()
 def mesh() -> None:
-    """Look at meshes."""
+    """Look at meshes.
+
+    Example: graphelements mesh inspect mesh.safetensors
+    """
 
 
 @app.command()

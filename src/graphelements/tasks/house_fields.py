@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..data.houses import Scenario
+from ..data.poisson import p1_solution
 from ..errors import InputError, require
 from ..files import replaced
 from ..meshes import Mesh
@@ -76,6 +78,17 @@ def draw_comparison(path: Path, scenario: Scenario, truth: np.ndarray, predictio
         figure.colorbar(image, ax=beside, shrink=0.8)
     with replaced(path) as temporary:
         figure.savefig(temporary, dpi=110)
+
+
+def draw_adaptation(path: Path, scenario: Scenario, meshes: Mapping[str, Mesh]) -> None:
+    """The true temperature of a scenario under every mesh, side by side, with their titles."""
+    figure, axes = _figure(len(meshes))
+    truth = p1_solution(scenario, grid_points(101))
+    for beside, (title, mesh) in zip(axes, meshes.items(), strict=True):
+        figure.colorbar(draw_field(beside, truth, scenario, title), ax=beside, shrink=0.8, label="temperature")
+        draw_mesh(beside, mesh)
+    with replaced(path) as temporary:
+        figure.savefig(temporary, dpi=130)
 
 
 def draw_field(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from ..checkpoints import Checkpoint
+from ..checkpoints import Checkpoint, load_checkpoint
 from ..data.house_files import load_houses, save_houses
 from ..data.houses import POISSON_SQUARE, UNIT_SQUARE, Houses, Scenario, encode
 from ..data.poisson import TRUTH_RESOLUTION, p1_temperatures, solved
@@ -196,10 +196,17 @@ def house_errors(network: SFTNetwork, mesh: Mesh, data: Houses) -> tuple[np.ndar
     return np.array(errors), (time.perf_counter() - started) / (len(batches) * len(scenarios))
 
 
-def predict_scenario(checkpoint: Checkpoint, scenario: Scenario, resolution: int, points: np.ndarray) -> np.ndarray:
+def load_house_checkpoint(source: str) -> Checkpoint:
+    """The checkpoint of a network for houses, from a file or by the name of a shipped one."""
+    loaded = load_checkpoint(source)
+    require(loaded.task == TASK.name, f"{source} was trained for {loaded.task or 'no task'}, not for {TASK.name}")
+    return loaded
+
+
+def predict_scenario(network: SFTNetwork, scenario: Scenario, mesh: Mesh, points: np.ndarray) -> np.ndarray:
     """Temperatures of a scenario at any points of the house."""
     batch = SFTBatch(encode(scenario), {"temperature": Queries(torch.as_tensor(points, dtype=torch.float32))})
-    return checkpoint.network.predict(batch, mesh_for(checkpoint, resolution))["temperature"][:, 0].numpy()
+    return network.predict(batch, mesh)["temperature"][:, 0].numpy()
 
 
 def mesh_for(checkpoint: Checkpoint, resolution: int) -> Mesh:

@@ -1,0 +1,74 @@
+"""`graphelements adapt`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def adapt(
+    checkpoint: Annotated[str, typer.Argument(help="A checkpoint file, or the name of a shipped model.")],
+    data: Annotated[Path, typer.Option(help="A data file, or a directory in the authors' format.")],
+    house: Annotated[int, typer.Option(help="The number of the house to adapt to.")],
+    out: Annotated[Path, typer.Option(help="The adapted mesh, a .safetensors file.")],
+    resolution: Annotated[int, typer.Option(min=2, help="Nodes along each side of the mesh that is adapted.")] = 5,
+    nodes: Annotated[int | None, typer.Option(min=3, help="Grow the mesh to so many nodes, at most.")] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="Grow and prune to as few nodes as reach this mean squared error.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=0, help="Steps by which nodes move.")] = 120,
+    scenarios: Annotated[int, typer.Option(min=2, help="Scenarios of the house to adapt to; the others are held out.")] = 16,
+    figure: Annotated[Path | None, typer.Option(help="A picture of the meshes before and after, .png.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+) -> None:
+    """Move the nodes of a mesh to where one house needs them; with --nodes or --tolerance, add and remove nodes as well.
+
+    Example: graphelements adapt poisson-square --data houses.npz --house 3 --out mesh.safetensors --figure mesh.png
+    """
+    import torch
+    from rich.console import Console
+    from rich.progress import track
+
+    from ..adaptation import AdaptationConfig, GrowthConfig, adapt_mesh, grow_mesh, mean_errors
+    from ..errors import choose, require
+    from ..files import require_writable
+    from ..mesh_files import save_mesh
+    from ..network import GraphElementNetwork
+    from ..tasks.house_fields import draw_adaptation
+    from ..tasks.poisson_square import TASK, load_house_checkpoint, mesh_for, method_of
+
+    choose("the ending of --out", out.suffix, (".safetensors",))
+    require(figure is None or figure.suffix == ".png", f"--figure must end in .png; got {figure}")
+    for path in (out, *([] if figure is None else [figure])):
+        require_writable(path)
+    loaded = load_house_checkpoint(checkpoint)
+    network = loaded.network
+    require(method_of(network) == "gen", f"{checkpoint} has no mesh to adapt: it is of the kind {method_of(network)}")
+    assert isinstance(network, GraphElementNetwork)
+    houses = TASK.load(data).selected([house])
+    total = houses.num_scenarios
+    require(scenarios < total, f"--scenarios must leave one of the {total} of the house to judge by; got {scenarios}")
+    numbers = torch.arange(total).split([scenarios, total - scenarios])
+    given, held_out = (houses.batch(torch.zeros_like(some), some) for some in numbers)
+    mesh, config = mesh_for(loaded, resolution), AdaptationConfig(steps=steps)
+    best = mesh
+    if nodes is None and tolerance is None:
+        meshes, length = adapt_mesh(network, mesh, given, config), steps + 1
+    else:
+        growth = GrowthConfig(num_nodes=nodes or 100, tolerance=tolerance)
+        meshes = grow_mesh(network, mesh, given, growth, config)
+        length = (growth.changes + 1) * (growth.moves + 1)
+    for step in track(meshes, "adapting", length, console=Console(stderr=True), disable=quiet, transient=True):
+        best = step.best
+    before, after = mean_errors(network, [mesh, best], held_out)
+    save_mesh(best, out)
+    if figure is not None:
+        titles = f"{mesh.num_nodes} even nodes, MSE {before:.4f}", f"{best.num_nodes} adapted nodes, MSE {after:.4f}"
+        draw_adaptation(figure, houses.houses[0].scenario(total - 1), dict(zip(titles, (mesh, best), strict=True)))
+    typer.echo(
+        f"house {house}, mean squared error on its {total - scenarios} other scenarios: "
+        f"{before:.5f} with {mesh.num_nodes} even nodes, {after:.5f} with {best.num_nodes} adapted ones"
+    )
+    typer.echo(f"saved {out}" + ("" if figure is None else f" and {figure}"))
