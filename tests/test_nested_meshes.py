@@ -78,7 +78,11 @@ def mesh_without(mesh: Mesh) -> Mesh:
 
 def test_a_config_says_whether_meshes_are_nested():
     assert build_grid(MeshConfig(), Box(), 7).coarser is None
-    assert len(build_grid(MeshConfig(nested=True), Box(), 7).nest) == 3
+    for ratio, sizes in ((2.0, [49, 16, 4]), (1.5, [49, 25, 16, 9, 4])):
+        nest = build_grid(MeshConfig(nested=True, nesting_ratio=ratio), Box(), 7).nest
+        assert [mesh.num_nodes for mesh in nest] == sizes
+    with pytest.raises(InputError, match="nesting_ratio must be above 1"):
+        MeshConfig(nesting_ratio=1.0)
 
 
 @pytest.mark.parametrize("representation", ["nearest_nodes", "soft_nearest", "barycentric", "multilinear"])

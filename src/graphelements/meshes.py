@@ -258,7 +258,7 @@ class MeshConfig:
 
     `edges`: "grid" (axes and `diagonals`), "delaunay" (on a grid: its fixed tie-break, the same as "grid" with one diagonal),
     "radius" (`radius` in units of the grid spacing) or "multiscale" (nested subsets, each `scale_ratio` times smaller).
-    `nested` puts ever coarser meshes behind each one, see `Mesh.nested`.
+    `nested` puts ever coarser meshes behind each one, each with `nesting_ratio` times fewer nodes along every dimension.
     """
 
     edges: Literal["grid", "delaunay", "radius", "multiscale"] = "delaunay"
@@ -266,15 +266,17 @@ class MeshConfig:
     radius: float = 1.5
     scale_ratio: float = 4.0
     nested: bool = False
+    nesting_ratio: float = 2.0
 
     def __post_init__(self) -> None:
         require_types(self)
+        require(self.nesting_ratio > 1, f"nesting_ratio must be above 1; got {self.nesting_ratio}")
 
 
 def build_grid(config: MeshConfig, space: Box, resolution: int) -> Mesh:
     """The regular mesh of a resolution under a config."""
     mesh = _build_grid(config, space, resolution)
-    return mesh.nested() if config.nested else mesh
+    return mesh.nested(config.nesting_ratio) if config.nested else mesh
 
 
 def _build_grid(config: MeshConfig, space: Box, resolution: int) -> Mesh:

@@ -269,7 +269,7 @@ def predicted(model: Path, house: Path, resolution: int, points: np.ndarray) -> 
     """What the library says, from its public parts."""
     network = load_checkpoint(model).network
     batch = SFTBatch(encode(read_house_json(house)), {"temperature": Queries(torch.as_tensor(points, dtype=torch.float32))})
-    return network.predict(batch, grid_mesh(Box((0.0, 0.0), (1.0, 1.0)), resolution).nested())["temperature"][:, 0].numpy()
+    return network.predict(batch, grid_mesh(Box((0.0, 0.0), (1.0, 1.0)), resolution).nested(1.5))["temperature"][:, 0].numpy()
 
 
 def read_field(path: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -41,7 +41,7 @@ SYMMETRIES = ("square", "sign", "scale", "shift")
 PRESETS = {
     "default": RunConfig(
         DEFAULT,
-        MeshConfig(nested=True),
+        MeshConfig(nested=True, nesting_ratio=1.5),
         BatchConfig(
             items=48,
             scenarios=1,
