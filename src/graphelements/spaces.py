@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal, no_type_check
 
 import numpy as np
@@ -194,16 +195,28 @@ def delaunay(positions: Float[Tensor, "nodes dim"]) -> Int[Tensor, "cells corner
         from scipy.spatial import Delaunay
 
         cells = apart[Delaunay(flat[apart]).simplices]
-        upright = _heights(flat[cells]) > 2 * tolerance  # nodes in line along the border are not quite, and flat cells fill it up
-        cells = cells[upright] if upright.any() else cells
+        cells = _without_flat(cells, flat, 2 * tolerance) if flat.shape[1] == 2 else cells
     return torch.as_tensor(first[cells], dtype=torch.long, device=positions.device)
 
 
-def _heights(corners: np.ndarray) -> np.ndarray:
-    """The least height of every simplex, or a little less: its volume over that of a cube on its longest edge, times the edge."""
-    edges = corners[:, 1:] - corners[:, :1]
-    longest = np.linalg.norm(corners[:, :, None] - corners[:, None], axis=-1).max((1, 2))
-    return np.abs(np.linalg.det(edges)) / longest ** (edges.shape[-1] - 1)
+def _without_flat(triangles: np.ndarray, points: np.ndarray, height: float) -> np.ndarray:
+    """The triangles but those of nodes along a border that rounding has put out of line; their shorter edges are in others."""
+    corners = points[triangles]
+    opposite = np.linalg.norm(np.roll(corners, -1, 1) - np.roll(corners, 1, 1), axis=-1)  # of every corner
+    ahead, behind = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    flat = np.abs(ahead[:, 0] * behind[:, 1] - ahead[:, 1] * behind[:, 0]) <= height * opposite.max(1)
+
+    sorted_edges = {  # of flat triangles, shortest first
+        number: [frozenset(np.delete(triangles[number], corner).tolist()) for corner in np.argsort(opposite[number])]
+        for number in np.flatnonzero(flat)
+    }
+    dropped: list[int] = []
+    near = ~flat & (np.isin(triangles, triangles[flat]).sum(1) > 1)
+    known = {frozenset(pair) for triangle in triangles[near].tolist() for pair in combinations(triangle, 2)}
+    while gone := [number for number, edges in sorted_edges.items() if known.issuperset(edges[:2])]:
+        known |= {sorted_edges.pop(number)[2] for number in gone}  # one can go along the two others
+        dropped += gone
+    return np.delete(triangles, dropped, 0)
 
 
 def _apart(points: np.ndarray, tolerance: float) -> np.ndarray:
