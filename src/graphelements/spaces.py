@@ -208,7 +208,7 @@ def _without_flat(triangles: np.ndarray, points: np.ndarray, height: float) -> n
 
     sorted_edges = {  # of flat triangles, shortest first
         number: [frozenset(np.delete(triangles[number], corner).tolist()) for corner in np.argsort(opposite[number])]
-        for number in np.flatnonzero(flat)
+        for number in np.flatnonzero(flat).tolist()
     }
     dropped: list[int] = []
     near = ~flat & (np.isin(triangles, triangles[flat]).sum(1) > 1)
