@@ -21,7 +21,6 @@ from .meshes import Mesh, mesh_at
 from .neighbours import nearest
 from .network import GraphElementNetwork
 from .samples import SFTBatch, collate
-from .spaces import Space
 from .training import item_errors
 from .unions import union
 
@@ -165,9 +164,7 @@ def mean_errors(network: GraphElementNetwork, meshes: Sequence[Mesh], batch: SFT
     return torch.stack(list(errors.values())).nanmean(0).reshape(len(meshes), -1).nanmean(1).tolist()
 
 
-def kept_apart(
-    space: Space, before: Float[Tensor, "nodes dim"], after: Float[Tensor, "nodes dim"], least: float
-) -> Float[Tensor, "nodes dim"]:
+def kept_apart(before: Float[Tensor, "nodes dim"], after: Float[Tensor, "nodes dim"], least: float) -> Float[Tensor, "nodes dim"]:
     """Nodes after a step, but those that would come closer than `least` to another stay where they were.
 
     Nodes that were apart are apart: in the end, all could stay. Distinct nodes have a valid Delaunay triangulation.
@@ -206,7 +203,7 @@ def _moves(
             before = positions.detach().clone()
             optimizer.step()
             with torch.no_grad():
-                positions.copy_(kept_apart(space, before, space.project(positions), least))
+                positions.copy_(kept_apart(before, space.project(positions), least))
             current = mesh.moved(positions)
 
 
