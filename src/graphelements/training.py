@@ -20,6 +20,7 @@ from .edge_kernels import compiler_available
 from .errors import InputError, require
 from .files import exists, replaced
 from .meshes import Mesh
+from .muon import Muon
 from .samples import SFTBatch
 from .sft_network import Meshes, SFTNetwork
 from .unions import MeshUnion, union
@@ -216,7 +217,7 @@ def _optimizers(network: SFTNetwork, config: TrainingConfig) -> list[torch.optim
     if others:
         optimizers.append(torch.optim.Adam(others, weight_decay=decay))
     if matrices:
-        optimizers.append(torch.optim.Muon(matrices, momentum=0.95, weight_decay=decay, adjust_lr_fn="match_rms_adamw"))
+        optimizers.append(Muon(matrices, weight_decay=decay))
     return optimizers
 
 

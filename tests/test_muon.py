@@ -1,0 +1,45 @@
+"""Muon against torch's own, which works in bfloat16, and against the singular value decomposition."""
+
+import pytest
+import torch
+
+from graphelements.muon import Muon, orthogonalised
+
+SHAPES = [(24, 40), (40, 24), (24, 40), (32, 32)]
+
+
+def test_the_same_steps_as_torch_takes_in_lower_precision():
+    drawn = torch.Generator().manual_seed(0)
+    start = [torch.randn(shape, generator=drawn) for shape in SHAPES]
+    ours, theirs = ([torch.nn.Parameter(matrix.clone()) for matrix in start] for _ in range(2))
+    settings = {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.1}
+    optimizers = Muon(ours, **settings), torch.optim.Muon(theirs, adjust_lr_fn="match_rms_adamw", **settings)
+    for _ in range(4):
+        for a, b in zip(ours, theirs, strict=True):
+            a.grad = torch.randn(a.shape, generator=drawn)
+            b.grad = a.grad.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    for a, b, first in zip(ours, theirs, start, strict=True):
+        assert (a - b).norm() < 0.02 * (b - first).norm()
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (8, 30), (30, 8)])
+def test_singular_vectors_stay_and_values_come_near_one(shape):
+    matrices = torch.randn(3, *shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    found = orthogonalised(matrices)
+    u, _, v = torch.linalg.svd(matrices, full_matrices=False)
+    values = u.mT @ found @ v.mT
+    sizes = values.diagonal(dim1=1, dim2=2)
+    assert (values - torch.diag_embed(sizes)).abs().max() < 1e-6
+    assert sizes.min() > 0.3
+    assert sizes.max() < 1.3
+
+
+def test_matrices_without_gradient_stay():
+    matrices = [torch.nn.Parameter(torch.ones(3, 3)) for _ in range(2)]
+    matrices[0].grad = torch.eye(3)
+    Muon(matrices, lr=0.1).step()
+    assert not torch.equal(matrices[0], matrices[1])
+    assert torch.equal(matrices[1], torch.ones(3, 3))
+    Muon([torch.nn.Parameter(torch.ones(2, 2))]).step()
