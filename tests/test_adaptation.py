@@ -75,8 +75,10 @@ def test_nodes_move_to_a_smaller_loss_and_stay_in_the_space_and_apart(nested, ra
     assert min(step.loss for step in found) < found[0].loss
 
 
-def test_the_best_mesh_is_the_best_on_scenarios_that_move_nothing():
+@pytest.mark.parametrize("ratio", [None, 1.5])
+def test_the_best_mesh_is_the_best_on_scenarios_that_move_nothing(ratio):
     batch, gen, mesh = scenarios(8), network(), grid_mesh(HEAT.space, 3)
+    mesh = mesh if ratio is None else mesh.nested(ratio)
     found = list(adapt_mesh(gen, mesh, batch, AdaptationConfig(steps=6, learning_rate=0.05, validation=0.25)))
     judging = batch.selected([6, 7])
     errors = [mean_errors(gen, [step.mesh], judging)[0] for step in found]
@@ -133,6 +135,16 @@ def test_a_budget_is_reached_and_never_exceeded():
     assert all(step.mesh.coarser is not None for step in found)
     again = list(grow_mesh(network(), grid_mesh(HEAT.space, 3).nested(), scenarios(), growth))
     assert torch.equal(again[-1].mesh.positions, found[-1].mesh.positions)
+
+
+def test_a_mesh_is_nested_as_the_one_that_it_grew_from():
+    growth = GrowthConfig(num_nodes=20, changes=4, moves=1, inserted=1.0)
+    for ratio in (1.5, 2.0):
+        grown = list(grow_mesh(network(), grid_mesh(HEAT.space, 2).nested(ratio), scenarios(), growth))[-1].mesh
+        assert grown.num_nodes == 20
+        assert [m.num_nodes for m in grown.nest] == [m.num_nodes for m in mesh_at(HEAT.space, grown.positions).nested(ratio).nest]
+        assert grown.coarser is not None
+    assert list(grow_mesh(network(), grid_mesh(HEAT.space, 2), scenarios(), growth))[-1].mesh.coarser is None
 
 
 def test_with_a_tolerance_nodes_go_as_long_as_it_holds():

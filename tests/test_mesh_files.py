@@ -28,7 +28,7 @@ def test_a_mesh_comes_back_from_its_file_with_what_is_behind_it(space, mesh, tmp
     save_mesh(saved, tmp_path / "mesh.safetensors")
     loaded = load_mesh(tmp_path / "mesh.safetensors")
     for ours, theirs in zip(saved.nest, loaded.nest, strict=True):
-        assert ours.space == theirs.space
+        assert (ours.space, ours.nesting_ratio) == (theirs.space, theirs.nesting_ratio)
         for name in ("positions", "senders", "receivers", "levels"):
             assert torch.equal(getattr(ours, name), getattr(theirs, name))
         assert (ours.cells is None) == (theirs.cells is None)
@@ -48,6 +48,7 @@ DAMAGED = {
     "nodes outside": ({"0.positions": GRID.positions + 1}, {}, "must lie in the space"),
     "cells of numbers": ({"0.cells": torch.rand(2, 3)}, {}, "cells of a mesh are missing or of another shape or type"),
     "nothing": (dict.fromkeys(tensors_of(GRID)), {}, "no mesh in the file"),
+    "a nest of no ratio": ({}, {"nesting_ratio": 0.5}, "no number above 1"),
     "no space": ({}, {"space": None}, "space"),
     "another space": ({}, {"space": {"lower": [0.0], "upper": [1.0]}}, "with 1 coordinates each"),
 }

@@ -1,5 +1,7 @@
 """Muon against torch's own, which works in bfloat16, and against the singular value decomposition."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -12,7 +14,7 @@ def test_the_same_steps_as_torch_takes_in_lower_precision():
     drawn = torch.Generator().manual_seed(0)
     start = [torch.randn(shape, generator=drawn) for shape in SHAPES]
     ours, theirs = ([torch.nn.Parameter(matrix.clone()) for matrix in start] for _ in range(2))
-    settings = {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.1}
+    settings: dict[str, Any] = {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.1}
     optimizers = Muon(ours, **settings), torch.optim.Muon(theirs, adjust_lr_fn="match_rms_adamw", **settings)
     for _ in range(4):
         for a, b in zip(ours, theirs, strict=True):

@@ -8,7 +8,7 @@ help is undone, in the spirit of BounceGrad (Alet et al. 2018), which the paper 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,11 +17,11 @@ from torch import Tensor
 
 from .configs import require_types
 from .errors import require
-from .meshes import Mesh, mesh_at
+from .meshes import Mesh
 from .neighbours import nearest
 from .network import GraphElementNetwork
 from .samples import SFTBatch, collate
-from .training import item_errors
+from .training import errors_of, item_errors
 from .unions import union
 
 
@@ -93,10 +93,9 @@ def adapt_mesh(
     was given is the first.
     """
     config = config or AdaptationConfig()
-    moving, judging = _shared_out(network, mesh, batch, config.validation)
-    best = _Best()
-    for moved, loss in _moves(network, mesh, moving, config, config.steps):
-        yield best.among(moved, loss, mean_errors(network, [moved], judging)[0])
+    scenarios, best = _Scenarios(network, mesh, batch, config.validation), _Best()
+    for moved, loss, error in _moves(scenarios, mesh, config, config.steps):
+        yield best.among(moved, loss, error)
 
 
 def grow_mesh(
@@ -112,13 +111,11 @@ def grow_mesh(
     it.
     """
     growth, config = growth or GrowthConfig(), config or AdaptationConfig()
-    moving, judging = _shared_out(network, mesh, batch, config.validation)
+    scenarios = _Scenarios(network, mesh, batch, config.validation)
     best, rng = _Best(growth.tolerance), torch.Generator().manual_seed(growth.seed)
-    kept, kept_loss, grew, error = mesh, math.inf, True, math.inf
+    kept, kept_loss, grew, loss, error = mesh, math.inf, True, math.inf, math.inf
     for _ in range(growth.changes + 1):
-        loss = math.inf
-        for moved, loss in _moves(network, mesh, moving, config, growth.moves):
-            error = mean_errors(network, [moved], judging)[0]
+        for moved, loss, error in _moves(scenarios, mesh, config, growth.moves):
             yield best.among(moved, loss, error)
             mesh = moved
         reached = growth.tolerance is not None and error <= growth.tolerance
@@ -128,10 +125,11 @@ def grow_mesh(
         mesh = kept
         grew = not reached and mesh.num_nodes < growth.num_nodes
         if not grew:
-            mesh = without_least(network, mesh, moving, growth.candidates)
+            mesh = without_least(network, mesh, scenarios.moving, growth.candidates)
         if not reached:
             num = max(1, math.ceil(growth.inserted * mesh.num_nodes)) if grew else 1
-            mesh = with_nodes(network, mesh, moving, min(num, growth.num_nodes - mesh.num_nodes), _least(mesh, config))
+            num = min(num, growth.num_nodes - mesh.num_nodes)
+            mesh = with_nodes(network, mesh, scenarios.moving, num, _least(mesh, config))
 
 
 def with_nodes(network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, num: int, least: float = 0.0) -> Mesh:
@@ -145,14 +143,14 @@ def with_nodes(network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, num: i
             break
         if bool((mesh.space.distance(positions, middle.expand(positions.shape)) >= least).all()):
             positions = torch.cat([positions, middle[None]])
-    return _again(mesh, positions)
+    return mesh.of_nodes(positions)
 
 
 def without_least(network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, candidates: int = 8) -> Mesh:
     """The mesh without the node that is missed least on a batch, of those around which there is the least error."""
     errors = _errors_at(network, mesh, batch, mesh.positions)
     others = [torch.arange(mesh.num_nodes) != node for node in errors.argsort()[:candidates]]
-    meshes = [_again(mesh, mesh.positions[rows]) for rows in others]
+    meshes = [mesh.of_nodes(mesh.positions[rows]) for rows in others]
     found = mean_errors(network, meshes, batch)
     return meshes[found.index(min(found))]
 
@@ -160,8 +158,7 @@ def without_least(network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, can
 def mean_errors(network: GraphElementNetwork, meshes: Sequence[Mesh], batch: SFTBatch) -> list[float]:
     """The mean error over the items and outputs of a batch on every mesh, in original units."""
     spread = [mesh for mesh in meshes for _ in range(batch.num_items)]
-    errors = item_errors(network, collate([batch] * len(meshes)), spread)
-    return torch.stack(list(errors.values())).nanmean(0).reshape(len(meshes), -1).nanmean(1).tolist()
+    return _mean(item_errors(network, collate([batch] * len(meshes)), spread), len(meshes))
 
 
 def kept_apart(before: Float[Tensor, "nodes dim"], after: Float[Tensor, "nodes dim"], least: float) -> Float[Tensor, "nodes dim"]:
@@ -178,26 +175,65 @@ def kept_apart(before: Float[Tensor, "nodes dim"], after: Float[Tensor, "nodes d
         stays = stays | close
 
 
-def _shared_out(network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, judges: float) -> tuple[SFTBatch, SFTBatch]:
-    """The scenarios that move nodes, and those that judge."""
-    network.validate(batch, mesh)
-    require(len(batch.targets) > 0, "a mesh adapts to solved scenarios; this batch has no targets")
-    require(batch.num_items > 1, "a mesh adapts to two scenarios or more, of which one judges; got one")
-    first = batch.num_items - min(max(1, round(judges * batch.num_items)), batch.num_items - 1)
-    return batch.selected(range(first)), batch.selected(range(first, batch.num_items))
+class _Scenarios:
+    """Solved scenarios, of which the last judge and the others move nodes; what coarser meshes make of them is kept.
+
+    Those stay where they are while nodes move, so that a step costs what one mesh costs.
+    """
+
+    def __init__(self, network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, judges: float) -> None:
+        network.validate(batch, mesh)
+        require(len(batch.targets) > 0, "a mesh adapts to solved scenarios; this batch has no targets")
+        require(batch.num_items > 1, "a mesh adapts to two scenarios or more, of which one judges; got one")
+        first = batch.num_items - min(max(1, round(judges * batch.num_items)), batch.num_items - 1)
+        self.network, self.moving, self.judging = (
+            network,
+            *(batch.selected(i) for i in (range(first), range(first, batch.num_items))),
+        )
+        self.batch = collate([self.moving, self.judging])
+        with torch.no_grad():
+            self.inputs, self.frame = network.seen(self.batch, mesh.space)
+        self.coarser: Mesh | None = None
+        self.states: Tensor | None = None
+        self.outputs: dict[str, Tensor] = {}
+
+    def __call__(self, mesh: Mesh) -> tuple[Float[Tensor, ""], float]:
+        """The loss of a mesh on those that move nodes, and its error on those that judge."""
+        network, joined = self.network, union(mesh, self.batch.num_items)
+        if mesh.coarser is not None and mesh.coarser is not self.coarser:
+            self._settle(mesh.coarser)
+        known = self.outputs if mesh.coarser is not None and network.config.reads == "all" else {}
+        states = network.refine(self.inputs, joined, self.states if mesh.coarser is not None else None)
+        outputs = network.revise(states, self.batch.queries, joined, known)
+        outputs = {name: network.restored(name, out, self.batch.queries[name].items, self.frame) for name, out in outputs.items()}
+        moving, judging = ({}, {})
+        for name, output in outputs.items():
+            moving[name], rest = output.tensor_split([len(self.moving.queries[name])])
+            judging[name] = network.answer(name, rest.detach())
+        return network.loss(moving, self.moving), _mean(errors_of(network, judging, self.judging), 1)[0]
+
+    @torch.no_grad()
+    def _settle(self, coarser: Mesh) -> None:
+        behind = union(coarser, self.batch.num_items)
+        settled = self.network.settle(self.inputs, behind)
+        self.coarser, self.states = coarser, settled[-1]
+        self.outputs = self.network.read(settled, self.batch.queries, behind)
 
 
-def _moves(
-    network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, config: AdaptationConfig, steps: int
-) -> Iterator[tuple[Mesh, float]]:
-    """The mesh and its loss, before the first step and after each."""
+def _mean(errors: Mapping[str, Float[Tensor, " _items"]], num: int) -> list[float]:
+    """The mean over outputs and items of each of `num` equal shares of the items."""
+    return torch.stack(list(errors.values())).nanmean(0).reshape(num, -1).nanmean(1).tolist()
+
+
+def _moves(scenarios: _Scenarios, mesh: Mesh, config: AdaptationConfig, steps: int) -> Iterator[tuple[Mesh, float, float]]:
+    """The mesh, its loss and its error, before the first step and after each."""
     space, least = mesh.space, _least(mesh, config)
     positions = mesh.positions.detach().clone().requires_grad_()
     optimizer = torch.optim.Adam([positions], lr=config.learning_rate * space.unit_length)
     current = replace(mesh, positions=positions)
     for step in range(steps + 1):
-        loss = network.loss(network(batch, union(current, batch.num_items)), batch)
-        yield replace(current, positions=positions.detach().clone()), float(loss.detach())
+        loss, error = scenarios(current)
+        yield replace(current, positions=positions.detach().clone()), float(loss.detach()), error
         if step < steps:
             (positions.grad,) = torch.autograd.grad(loss, positions)
             before = positions.detach().clone()
@@ -234,12 +270,6 @@ def _errors_at(
             found = nearest(points, items, places, items.new_zeros(1), [len(places)], 1)[:, 0]
             total = total.index_add(0, found, errors)
     return total
-
-
-def _again(mesh: Mesh, positions: Float[Tensor, "nodes dim"]) -> Mesh:
-    """A mesh of other nodes, nested if this one is."""
-    made = mesh_at(mesh.space, positions)
-    return made if mesh.coarser is None else made.nested()
 
 
 class _Best:

@@ -41,7 +41,7 @@ class Mesh:
 
     `axes` holds a regular grid's coordinates along each axis, `cells` the simplices that the nodes span; `Multilinear` needs
     the one, `Barycentric` the other. `coarser` is a mesh of fewer nodes from which this one takes what is known already, and so
-    on down to a handful of nodes; `nested()` makes them.
+    on down to a handful of nodes; `nested()` makes them, and `nesting_ratio` is what it made them by.
     """
 
     space: Space
@@ -52,6 +52,7 @@ class Mesh:
     axes: tuple[Float[Tensor, " _"], ...] | None = None
     cells: Int[Tensor, "cells corners"] | None = None
     coarser: Mesh | None = None
+    nesting_ratio: float | None = None
 
     def __post_init__(self) -> None:
         _check_shape(self.space, self.positions)
@@ -97,7 +98,12 @@ class Mesh:
 
     def moved(self, positions: Float[Tensor, "nodes dim"], connect: Connect = delaunay_edges) -> Mesh:
         """The mesh with its nodes elsewhere and edges made anew, before the same coarser meshes; gradients reach `positions`."""
-        return replace(mesh_at(self.space, positions, connect), coarser=self.coarser)
+        return replace(mesh_at(self.space, positions, connect), coarser=self.coarser, nesting_ratio=self.nesting_ratio)
+
+    def of_nodes(self, positions: Float[Tensor, "_nodes dim"]) -> Mesh:
+        """A mesh of other nodes, more or fewer, nested as this one is."""
+        ratio = self.nesting_ratio
+        return self.moved(positions) if ratio is None else mesh_at(self.space, positions).nested(ratio)
 
     def nested(self, ratio: float = 2.0) -> Mesh:
         """The mesh with ever coarser regular grids behind it, each with `ratio` times fewer nodes along every dimension.
@@ -109,12 +115,12 @@ class Mesh:
         axes = self.axes or _even_axes(self.space, self.positions)
         fewer = [max(min(math.ceil(len(axis) / ratio), len(axis) - 1), min(len(axis), 2)) for axis in axes]
         if fewer == [len(axis) for axis in axes]:
-            return self
+            return replace(self, nesting_ratio=ratio)
         coarser = _grid_at(self.space, tuple(_between(axis[0], axis[-1], n, axis) for axis, n in zip(axes, fewer, strict=True)))
         coarser = coarser.to(self.positions.device).nested(ratio)
         while coarser is not None and coarser.num_nodes >= self.num_nodes:
             coarser = coarser.coarser
-        return replace(self, coarser=coarser)
+        return replace(self, coarser=coarser, nesting_ratio=ratio)
 
     def to(self, device: torch.device | str) -> Mesh:
         """The mesh on another device; what was derived from its graph comes along."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -29,8 +28,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
-        assert closure is None
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             alike = defaultdict(list)
             for matrix in group["params"]:

@@ -63,13 +63,19 @@ class GraphElementNetwork(SFTNetwork):
         all, so a finer mesh contains the coarse computation and only adds to it.
         """
         mesh = self.meshes(meshes)
-        states, settled = self.write(inputs, mesh), []
-        coarser = mesh.coarser
-        if coarser is not None:
-            settled = self.settle(inputs, coarser)
-            known = self.blend(settled[-1], self.refinement(mesh, coarser), coarser)
-            states = torch.addcmul(states, mesh.refines, known)
-        return [*settled, self.propagate(states, mesh)]
+        settled = [] if mesh.coarser is None else self.settle(inputs, mesh.coarser)
+        return [*settled, self.refine(inputs, mesh, settled[-1] if settled else None)]
+
+    def refine(
+        self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion, known: Float[Tensor, "_coarser latent"] | None
+    ) -> Float[Tensor, "_nodes latent"]:
+        """zT of one mesh, given that of the coarser one behind it."""
+        states = self.write(inputs, mesh)
+        if mesh.coarser is not None:
+            assert known is not None
+            told = self.blend(known, self.refinement(mesh, mesh.coarser), mesh.coarser)
+            states = torch.addcmul(states, mesh.refines, told)
+        return self.propagate(states, mesh)
 
     def refinement(self, mesh: MeshUnion, coarser: MeshUnion) -> Coupling:
         """Which nodes of the coarser mesh every node touches; kept with the union unless something in it is learned."""
@@ -117,15 +123,26 @@ class GraphElementNetwork(SFTNetwork):
         """
         *coarser_states, states_here = [states] if isinstance(states, Tensor) else states
         mesh = self.meshes(meshes)
-        outputs, known = {}, {}
+        known = {}
         if coarser_states and mesh.coarser is not None and self.config.reads == "all":
             known = self.read(coarser_states, queries, mesh.coarser)
+        return self.revise(states_here, queries, mesh, known)
+
+    def revise(
+        self,
+        states: Float[Tensor, "_nodes latent"],
+        queries: Mapping[str, Queries],
+        mesh: MeshUnion,
+        known: Mapping[str, Float[Tensor, "_queries _channels"]],
+    ) -> dict[str, Float[Tensor, "_queries _channels"]]:
+        """What one mesh says, given what the coarser ones behind it say, if they do."""
+        outputs = {}
         for name, query in queries.items():
-            latents = self.integrate(states_here, query, mesh) if query.points is None else self.gather(states_here, query, mesh)
+            latents = self.integrate(states, query, mesh) if query.points is None else self.gather(states, query, mesh)
             output = self.decode(name, latents, query, mesh)
             if self.config.reads == "all":
                 output, gate = output[:, :-1], output[:, -1:]
-                if known:
+                if name in known:
                     output = torch.lerp(output, known[name], mesh.has_coarser[query.items] * torch.sigmoid(gate - DOUBT))
             outputs[name] = output
         return outputs

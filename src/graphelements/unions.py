@@ -101,7 +101,7 @@ class MeshUnion:
         """Neighbour tables for the compiled kernels."""
         return build_tables(self.senders, self.receivers, self.num_nodes)
 
-    @_constant
+    @cached_property
     def coarser(self) -> MeshUnion | None:
         """The union of the coarser meshes; an item whose mesh has none is there with a single node that `refines` leaves out."""
         if all(part.coarser is None for part in self.parts):
