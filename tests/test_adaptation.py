@@ -15,6 +15,7 @@ from graphelements.adaptation import (
     grow_mesh,
     kept_apart,
     mean_errors,
+    mesh_for_inputs,
     with_nodes,
     without_least,
 )
@@ -116,6 +117,27 @@ def test_new_nodes_come_where_the_error_is():
     assert with_nodes(gen, mesh, wrong, 2, least=9.0).num_nodes == 25
 
 
+def test_nodes_come_where_inputs_are_large_and_leave_nothing_out():
+    batch = scenarios()
+    mesh = mesh_for_inputs(HEAT, grid_mesh(HEAT.space, 3).nested(1.5), batch, 40)
+    assert mesh.num_nodes == 40
+    assert_valid(mesh, 1e-3)
+    heat = batch.inputs["heat"]
+    elsewhere = replace(batch, inputs={"heat": replace(heat, points=torch.tensor([2.0, 0.0]) - heat.points)})
+    other = mesh_for_inputs(HEAT, grid_mesh(HEAT.space, 3).nested(1.5), elsewhere, 40)
+    near, far = (int(((m.positions - torch.tensor([1.5, 0.5])).norm(dim=-1) < 0.5).sum()) for m in (mesh, other))
+    assert near > 2 * far
+    assert float(torch.cdist(HEAT.space.sample(200, seeded(3)), mesh.positions).min(1).values.max()) < 0.8
+    assert [m.num_nodes for m in mesh.nest] == [m.num_nodes for m in mesh_at(HEAT.space, mesh.positions).nested(1.5).nest]
+    constant = replace(HEAT, inputs=(replace(HEAT.inputs[0], shifts=True),))
+    level = {"heat": replace(batch.inputs["heat"], values=torch.full((100, 1), 5.0))}
+    even = mesh_for_inputs(constant, grid_mesh(HEAT.space, 3), replace(batch, inputs=level), 25)
+    lengths = HEAT.space.distance(even.positions[even.senders], even.positions[even.receivers])
+    assert float(lengths.max()) < 1.1
+    with pytest.raises(InputError, match="needs samples"):
+        mesh_for_inputs(HEAT, grid_mesh(HEAT.space, 3), replace(batch, inputs={}), 25)
+
+
 def test_the_node_that_is_missed_least_goes():
     batch, gen, mesh = scenarios(), network(), scattered_mesh(HEAT.space, 9, seeded(0))
     less = without_least(gen, mesh, batch, candidates=9)
@@ -153,6 +175,8 @@ def test_with_a_tolerance_nodes_go_as_long_as_it_holds():
     found = list(grow_mesh(network(), grid_mesh(HEAT.space, 3), scenarios(), growth))
     assert found[-1].best.num_nodes == 5
     assert found[-1].best_error <= 10 * first.error
+    easy = GrowthConfig(num_nodes=20, tolerance=1e9, changes=20, moves=1)
+    assert list(grow_mesh(network(), grid_mesh(HEAT.space, 3), scenarios(), easy))[-1].best.num_nodes == 3
     impossible = GrowthConfig(num_nodes=12, tolerance=1e-9, changes=4, moves=1)
     assert list(grow_mesh(network(), grid_mesh(HEAT.space, 3), scenarios(), impossible))[-1].best_error > 1e-9
 

@@ -117,3 +117,12 @@ def test_every_block_of_own_data_runs_and_prints_what_is_written_below_it(measur
             printed = next(outputs)
         else:
             assert printed == text
+
+
+def test_the_block_about_meshes_adapts_one_to_a_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    ((_, code),) = [block for block in blocks_of(DOCS / "meshes.md") if block[0] == "python"]
+    exec(compile(code, "meshes", "exec"), {})
+    before, after = map(float, re.findall(r"\d\.\d+", capsys.readouterr().out))
+    assert after < 0.8 * before
+    assert (tmp_path / "mesh.safetensors").exists()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .adaptation import AdaptationConfig, AdaptedMesh, GrowthConfig, adapt_mesh, grow_mesh
+    from .adaptation import AdaptationConfig, AdaptedMesh, GrowthConfig, adapt_mesh, grow_mesh, mesh_for_inputs
     from .attention import AttentionNetwork
     from .cell_representations import Barycentric, Multilinear
     from .checkpoints import Checkpoint, load, load_checkpoint, save
@@ -50,7 +50,7 @@ _HOMES = {
     "network": ("GraphElementNetwork", "build_network", "num_weights"),
     "training": ("fit", "TrainingConfig", "Report", "item_errors"),
     "mesh_files": ("save_mesh", "load_mesh"),
-    "adaptation": ("adapt_mesh", "grow_mesh", "AdaptationConfig", "GrowthConfig", "AdaptedMesh"),
+    "adaptation": ("mesh_for_inputs", "adapt_mesh", "grow_mesh", "AdaptationConfig", "GrowthConfig", "AdaptedMesh"),
     "checkpoints": ("save", "load", "Checkpoint", "load_checkpoint"),
     "tasks": ("get_task",),
 }

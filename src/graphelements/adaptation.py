@@ -17,12 +17,17 @@ from torch import Tensor
 
 from .configs import require_types
 from .errors import require
+from .functions import SFT
 from .meshes import Mesh
 from .neighbours import nearest
 from .network import GraphElementNetwork
+from .sample_cells import sample_cells
 from .samples import SFTBatch, collate
+from .sft_network import item_means
 from .training import errors_of, item_errors
 from .unions import union
+
+AT_ONCE = 0.2  # of its nodes come to a mesh for inputs before edges are judged anew
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,8 @@ class AdaptationConfig:
     mesh between them.
     """
 
-    steps: int = 120
-    learning_rate: float = 5e-3
+    steps: int = 80
+    learning_rate: float = 1e-2
     validation: float = 0.25
     closest: float = 0.2
 
@@ -48,18 +53,18 @@ class AdaptationConfig:
 
 @dataclass(frozen=True)
 class GrowthConfig:
-    """How a mesh grows: up to `num_nodes`, or until the error on the judging scenarios is at most `tolerance`.
+    """How a mesh grows: up to `num_nodes`, or until its error is at most `tolerance`, in original units.
 
     After every `moves` steps a share of `inserted` nodes comes in. At `num_nodes`, nodes are exchanged instead; at `tolerance`,
-    one goes that is missed least of `candidates`. An exchange that makes the loss larger by a share of x stays with
-    probability exp(-x / temperature), a removal while the tolerance holds. `changes` bounds the number of changes.
+    one goes that is missed least of `candidates`, as long as a cell is left. An exchange that makes the loss larger by a share of
+    x stays with probability exp(-x / temperature), a removal while the tolerance holds. `changes` bounds the number of changes.
     """
 
     num_nodes: int = 25
     tolerance: float | None = None
-    changes: int = 24
-    moves: int = 8
-    inserted: float = 0.25
+    changes: int = 11
+    moves: int = 20
+    inserted: float = 0.35
     candidates: int = 8
     temperature: float = 0.01
     seed: int = 0
@@ -107,11 +112,11 @@ def grow_mesh(
 ) -> Iterator[AdaptedMesh]:
     """Grow a mesh for the items of a batch, and move its nodes; yields it after every step.
 
-    The best mesh has the least error on the last items, which judge; with a tolerance it has the fewest nodes of those that reach
-    it.
+    The best mesh has the least error on the last items, which judge. With a tolerance it has the fewest nodes of those that reach
+    it, on the judging items and on all of them: a few could do so by chance.
     """
     growth, config = growth or GrowthConfig(), config or AdaptationConfig()
-    scenarios = _Scenarios(network, mesh, batch, config.validation)
+    scenarios = _Scenarios(network, mesh, batch, config.validation, cautious=growth.tolerance is not None)
     best, rng = _Best(growth.tolerance), torch.Generator().manual_seed(growth.seed)
     kept, kept_loss, grew, loss, error = mesh, math.inf, True, math.inf, math.inf
     for _ in range(growth.changes + 1):
@@ -124,6 +129,8 @@ def grow_mesh(
             kept, kept_loss = mesh, loss
         mesh = kept
         grew = not reached and mesh.num_nodes < growth.num_nodes
+        if not grew and mesh.num_nodes <= mesh.space.intrinsic_dim + 1:
+            return  # no fewer than one cell has
         if not grew:
             mesh = without_least(network, mesh, scenarios.moving, growth.candidates)
         if not reached:
@@ -132,10 +139,36 @@ def grow_mesh(
             mesh = with_nodes(network, mesh, scenarios.moving, num, _least(mesh, config))
 
 
+def mesh_for_inputs(sft: SFT, mesh: Mesh, batch: SFTBatch, num_nodes: int) -> Mesh:
+    """The mesh with more nodes, `num_nodes` in all, where the inputs of a batch are: before anything is solved.
+
+    A sample is worth its size times the space that it stands for; where a function shifts, its size is the distance from the
+    item's mean. Half of the new nodes' worth is the length of edges, so that nothing is left out. Begin with a mesh of half as
+    many nodes or so.
+    """
+    given = [(f, batch.inputs[f.name]) for f in sft.inputs if f.name in batch.inputs and len(batch.inputs[f.name].points) > 0]
+    require(len(given) > 0, "a mesh for inputs needs samples; this batch has none")
+    worths = []
+    for function, samples in given:
+        values = samples.values
+        if function.shifts:
+            values = values - item_means(values, samples.items, batch.num_items)[samples.items]
+        (cells,) = sample_cells([samples], batch.num_items, sft.space)
+        worths.append(values.abs().mean(-1) * cells.log_sizes.sum(-1).exp())
+    worth, points = torch.cat(worths), torch.cat([samples.points for _, samples in given])
+    worth = worth / worth.sum().clamp(min=1e-12)
+    while mesh.num_nodes < num_nodes:
+        middles, lengths = _middles(mesh)
+        areas = lengths**mesh.space.intrinsic_dim
+        order = (lengths * (_nearest_sums(points, worth, middles) + areas / areas.sum())).argsort(descending=True)
+        num = min(num_nodes - mesh.num_nodes, max(1, round(AT_ONCE * mesh.num_nodes)))
+        mesh = mesh.of_nodes(torch.cat([mesh.positions, middles[order[:num]]]))
+    return mesh
+
+
 def with_nodes(network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, num: int, least: float = 0.0) -> Mesh:
     """The mesh with up to `num` more nodes: in the middle of the edges that are nearest to most of the error on a batch."""
-    middles = mesh.space.project((mesh.positions[mesh.senders] + mesh.positions[mesh.receivers]) / 2)
-    middles = middles[(mesh.senders < mesh.receivers) & (mesh.levels == 0)]
+    middles, _ = _middles(mesh)
     errors = _errors_at(network, mesh, batch, middles)
     positions = mesh.positions
     for middle in middles[errors.argsort(descending=True)]:
@@ -181,7 +214,8 @@ class _Scenarios:
     Those stay where they are while nodes move, so that a step costs what one mesh costs.
     """
 
-    def __init__(self, network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, judges: float) -> None:
+    def __init__(self, network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, judges: float, cautious: bool = False) -> None:
+        self.cautious = cautious
         network.validate(batch, mesh)
         require(len(batch.targets) > 0, "a mesh adapts to solved scenarios; this batch has no targets")
         require(batch.num_items > 1, "a mesh adapts to two scenarios or more, of which one judges; got one")
@@ -206,11 +240,11 @@ class _Scenarios:
         states = network.refine(self.inputs, joined, self.states if mesh.coarser is not None else None)
         outputs = network.revise(states, self.batch.queries, joined, known)
         outputs = {name: network.restored(name, out, self.batch.queries[name].items, self.frame) for name, out in outputs.items()}
-        moving, judging = ({}, {})
-        for name, output in outputs.items():
-            moving[name], rest = output.tensor_split([len(self.moving.queries[name])])
-            judging[name] = network.answer(name, rest.detach())
-        return network.loss(moving, self.moving), _mean(errors_of(network, judging, self.judging), 1)[0]
+        moving = {name: output[: len(self.moving.queries[name])] for name, output in outputs.items()}
+        answers = {name: network.answer(name, output.detach()) for name, output in outputs.items()}
+        errors = torch.stack(list(errors_of(network, answers, self.batch).values())).nanmean(0)
+        judged, overall = float(errors[self.moving.num_items :].nanmean()), float(errors.nanmean())
+        return network.loss(moving, self.moving), max(judged, overall) if self.cautious else judged
 
     @torch.no_grad()
     def _settle(self, coarser: Mesh) -> None:
@@ -257,6 +291,22 @@ def _close(positions: Float[Tensor, "nodes dim"], least: float) -> Bool[Tensor, 
     return close.to(positions.device)
 
 
+def _middles(mesh: Mesh) -> tuple[Float[Tensor, "edges dim"], Float[Tensor, " edges"]]:
+    """The middles of the edges of the finest scale, each once, and the lengths of these edges."""
+    once = (mesh.senders < mesh.receivers) & (mesh.levels == 0)
+    ends = mesh.positions[mesh.senders[once]], mesh.positions[mesh.receivers[once]]
+    return mesh.space.project((ends[0] + ends[1]) / 2), mesh.space.distance(*ends)
+
+
+def _nearest_sums(
+    points: Float[Tensor, "points dim"], values: Float[Tensor, " points"], places: Float[Tensor, "places dim"]
+) -> Float[Tensor, " places"]:
+    """The sum of the values at the points that are nearest to each place."""
+    items = torch.zeros(len(points), dtype=torch.long, device=points.device)
+    found = nearest(points, items, places, items.new_zeros(1), [len(places)], 1)[:, 0]
+    return places.new_zeros(len(places)).index_add(0, found, values)
+
+
 def _errors_at(
     network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, places: Float[Tensor, "places dim"]
 ) -> Float[Tensor, " places"]:
@@ -266,9 +316,7 @@ def _errors_at(
         points = batch.queries[name].points
         if points is not None and name in batch.targets:
             errors = network.losses[name].error(answers, batch.targets[name])  # type: ignore[operator]
-            items = torch.zeros(len(points), dtype=torch.long, device=points.device)
-            found = nearest(points, items, places, items.new_zeros(1), [len(places)], 1)[:, 0]
-            total = total.index_add(0, found, errors)
+            total = total + _nearest_sums(points, errors, places)
     return total
 
 

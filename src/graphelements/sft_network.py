@@ -85,14 +85,14 @@ class SFTNetwork(nn.Module, ABC):
         channels = max((f.channels for f in functions if f.shifts), default=1)
         rows = [like.new_zeros(0, channels), *(s.values for s in shifting)]
         items = [torch.zeros(0, dtype=torch.long, device=like.device), *(s.items for s in shifting)]
-        levels = _item_means(torch.cat(rows), torch.cat(items), batch.num_items)
+        levels = item_means(torch.cat(rows), torch.cat(items), batch.num_items)
         frame = Frame(levels, like.new_ones(batch.num_items, 1))
         squares = like.new_zeros(batch.num_items, 1)
         for function in functions:
             if function.scales:
                 samples = batch.inputs[function.name]
                 values = self._relative(function, samples, frame)
-                squares = squares + _item_means(values.square().mean(-1, keepdim=True), samples.items, batch.num_items)
+                squares = squares + item_means(values.square().mean(-1, keepdim=True), samples.items, batch.num_items)
         if any(f.scales for f in self.sft.inputs):
             frame = replace(frame, sizes=squares.clamp(min=SMALLEST**2).sqrt())
         return frame
@@ -165,7 +165,7 @@ def seen_channels(function: InputFunction, config: AnyNetworkConfig, dim: int) -
     return function.channels if config.samples_see == "value" else 2 * function.channels + dim + num_shapes(dim)
 
 
-def _item_means(
+def item_means(
     rows: Float[Tensor, "rows channels"], items: Int[Tensor, " rows"], num_items: int
 ) -> Float[Tensor, "items channels"]:
     """The mean row of every item; zeros for an item without rows."""

@@ -336,7 +336,12 @@ def test_an_adapted_mesh_is_saved_drawn_inspected_and_used(model: Path, houses: 
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert json.loads(call("mesh", "inspect", mesh, "--json").out)["nodes"] == 9
     assert call("predict", model, "--house", house, "--grid", 4, "--mesh", mesh, "--out", field).code == 0
-    grown = call("adapt", model, *few, "--resolution", 3, "--nodes", 11, "--out", mesh)
+    scored = call("evaluate", model, "--data", houses, "--resolutions", 2, "--mesh", mesh, "--out", tmp_path / "scores.json")
+    assert scored.code == 0, scored.err
+    assert "9 of" in scored.out
+    results = json.loads((tmp_path / "scores.json").read_text())["results"]
+    assert [(score["method"], score["resolution"], score["nodes"]) for score in results][:2] == [("gen", 0, 9), ("gen", 2, 4)]
+    grown = call("adapt", model, *few, "--steps", 2, "--nodes", 11, "--out", mesh)
     assert grown.code == 0, grown.err
     assert 9 <= load_mesh(mesh).num_nodes <= 11
 

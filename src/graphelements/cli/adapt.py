@@ -13,12 +13,16 @@ def adapt(
     data: Annotated[Path, typer.Option(help="A data file, or a directory in the authors' format.")],
     house: Annotated[int, typer.Option(help="The number of the house to adapt to.")],
     out: Annotated[Path, typer.Option(help="The adapted mesh, a .safetensors file.")],
-    resolution: Annotated[int, typer.Option(min=2, help="Nodes along each side of the mesh that is adapted.")] = 5,
+    resolution: Annotated[
+        int | None, typer.Option(min=2, help="Nodes along each side of the mesh to begin with [5, and 3 if it grows].")
+    ] = None,
     nodes: Annotated[int | None, typer.Option(min=3, help="Grow the mesh to so many nodes, at most.")] = None,
     tolerance: Annotated[
         float | None, typer.Option(help="Grow and prune to as few nodes as reach this mean squared error.")
     ] = None,
-    steps: Annotated[int, typer.Option(min=0, help="Steps by which nodes move.")] = 120,
+    steps: Annotated[
+        int | None, typer.Option(min=0, help="Steps by which nodes move; if the mesh grows, after every change [80, 20].")
+    ] = None,
     scenarios: Annotated[int, typer.Option(min=2, help="Scenarios of the house to adapt to; the others are held out.")] = 16,
     figure: Annotated[Path | None, typer.Option(help="A picture of the meshes before and after, .png.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
@@ -27,6 +31,8 @@ def adapt(
 
     Example: graphelements adapt poisson-square --data houses.npz --house 3 --out mesh.safetensors --figure mesh.png
     """
+    from dataclasses import replace
+
     import torch
     from rich.console import Console
     from rich.progress import track
@@ -52,14 +58,17 @@ def adapt(
     require(scenarios < total, f"--scenarios must leave one of the {total} of the house to judge by; got {scenarios}")
     numbers = torch.arange(total).split([scenarios, total - scenarios])
     given, held_out = (houses.batch(torch.zeros_like(some), some) for some in numbers)
-    mesh, config = mesh_for(loaded, resolution), AdaptationConfig(steps=steps)
+    grows = nodes is not None or tolerance is not None
+    mesh, config = mesh_for(loaded, resolution or (3 if grows else 5)), AdaptationConfig()
     best = mesh
-    if nodes is None and tolerance is None:
-        meshes, length = adapt_mesh(network, mesh, given, config), steps + 1
-    else:
+    if grows:
         growth = GrowthConfig(num_nodes=nodes or 100, tolerance=tolerance)
+        growth = growth if steps is None else replace(growth, moves=steps)
         meshes = grow_mesh(network, mesh, given, growth, config)
         length = (growth.changes + 1) * (growth.moves + 1)
+    else:
+        config = config if steps is None else replace(config, steps=steps)
+        meshes, length = adapt_mesh(network, mesh, given, config), config.steps + 1
     for step in track(meshes, "adapting", length, console=Console(stderr=True), disable=quiet, transient=True):
         best = step.best
     before, after = mean_errors(network, [mesh, best], held_out)

@@ -18,6 +18,7 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option(help="Where to save the scores, each house's included [beside the checkpoint].")
     ] = None,
+    mesh: Annotated[Path | None, typer.Option(help="Score on the mesh in this file as well, as adapt writes it.")] = None,
 ) -> None:
     """Mean squared error per resolution, beside P1 finite elements with the same nodes and beside predicting the mean.
 
@@ -37,14 +38,17 @@ def evaluate(
     require(min(sizes) > 0, f"--resolutions must be positive; got {resolutions!r}")
     target = out or (Path(checkpoint).parent if exists(Path(checkpoint)) else Path()) / "evaluation.json"
     with Console(stderr=True).status("evaluating") as status:
-        evaluation = save_evaluation(target, checkpoint, data, houses, sizes, lambda text: status.update(f"evaluating {text}"))
+        evaluation = save_evaluation(
+            target, checkpoint, data, houses, sizes, lambda text: status.update(f"evaluating {text}"), mesh
+        )
     if as_json:
         brief = [{name: value for name, value in score.items() if name != "mse_of_item"} for score in evaluation["results"]]
         typer.echo(json.dumps({"task": evaluation["task"], "results": brief}))
         return
     table = Table("method", "nodes", "MSE", "std over houses", "ms a scenario")
     for score in evaluation["results"]:
-        nodes = f"{score['resolution']}x{score['resolution']}" if score["nodes"] else "-"
+        size = score["resolution"]
+        nodes = f"{size}x{size}" if size else f"{score['nodes']} of {mesh}" if score["nodes"] else "-"
         seconds = f"{1e3 * score['seconds_per_scenario']:.2f}" if score["seconds_per_scenario"] else "-"
         table.add_row(score["method"], nodes, f"{score['mse_mean']:.5f}", f"{score['mse_std']:.5f}", seconds)
     Console().print(table)

@@ -12,9 +12,11 @@ from . import data as data_commands
 if TYPE_CHECKING:
     from ..experiments.reproduce import Cell, Reproduction
 
+OPTIMISED_MESHES = "optimised-meshes"
+
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="poisson-square, poisson-ablation or default-ablation.")],
+    experiment: Annotated[str, typer.Argument(help="poisson-square, poisson-ablation, default-ablation or optimised-meshes.")],
     data: Annotated[
         Path | None, typer.Option(help="The authors' directory, or a data file [houses are generated into the folder].")
     ] = None,
@@ -24,6 +26,9 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A few minutes: few steps, one seed, few houses.")] = False,
     only: Annotated[str | None, typer.Option(help="Curves or cells, comma-separated: default,np-0")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, from 0 on [those of the experiment].")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="For optimised-meshes: a checkpoint, may be given again [the shipped model].")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bars.")] = False,
 ) -> None:
     """Train and score what an experiment needs; write a table and figures from all results that are there.
@@ -37,10 +42,16 @@ def reproduce(
 
     graphelements reproduce poisson-square --data poisson_houses --only default,np
     """
+    if experiment == OPTIMISED_MESHES:
+        refused = [name for name, value in {"--only": only, "--seeds": seeds}.items() if value is not None]
+        _optimise_meshes(model or ["poisson-square"], data, out, quick, quiet, refused)
+        return
+    from ..errors import require
     from ..experiments.reproduce import Reproduction, cells_of, find_houses, get_experiment, houses_to_generate
     from ..files import require_writable
     from ..tasks.poisson_square import TASK
 
+    require(model is None, f"--model is for optimised-meshes; {experiment} trains its own")
     chosen = get_experiment(experiment, quick)
     cells = cells_of(chosen, seeds, only)
     folder = out or Path("results") / ("quick" if quick else "") / experiment
@@ -84,3 +95,48 @@ def _carry_out(work: Reproduction, cell: Cell, name: str, shown: bool) -> None:
         raise KeyboardInterrupt
     with Console(stderr=True, quiet=not shown).status(name) as status:
         work.score(cell, lambda text: status.update(f"{name}: {text}"))
+
+
+def _optimise_meshes(
+    models: list[str], data: Path | None, out: Path | None, quick: bool, quiet: bool, refused: list[str]
+) -> None:
+    """The trials of every model that are missing, one file each, and a table and figures from all of them."""
+    import json
+
+    from rich.console import Console
+
+    from ..errors import require
+    from ..experiments import mesh_summary
+    from ..experiments.optimised_meshes import QUICK, Work, carry_out, houses_of, load_model, read_results
+    from ..files import replaced, require_writable
+
+    require(not refused, f"{' and '.join(refused)} are for experiments that train; {OPTIMISED_MESHES} takes --model")
+    folder, work = out or Path("results") / ("quick" if quick else "") / OPTIMISED_MESHES, QUICK if quick else Work()
+    require_writable(folder / "summary.json")
+    names = {
+        Path(source).parent.name if Path(source).name == "model.safetensors" else Path(source).stem: source for source in models
+    }
+    require(len(names) == len(models), f"every --model needs a name of its own; got {', '.join(models)}")
+    for source in models:
+        load_model(source)
+    houses = houses_of(data, work)
+    with Console(stderr=True, quiet=quiet).status("optimising meshes") as status:
+        for name, source in names.items():
+            carry_out(folder / f"{name}.json", source, houses, work, lambda text, name=name: status.update(f"{name}: {text}"))
+    results = {name: read_results(folder / f"{name}.json") for name in names}
+    summary, first = mesh_summary.summarised(results), next(iter(results.values()))["houses"]
+    table = mesh_summary.table_of(summary)
+    for name, text in (("summary.json", json.dumps(summary, indent=1) + "\n"), ("table.md", table)):
+        with replaced(folder / name) as temporary:
+            temporary.write_text(text)
+    figures = {
+        "errors.png": mesh_summary.draw_nodes_and_errors(summary),
+        "meshes.png": mesh_summary.draw_meshes(houses, first),
+        "one_house.png": mesh_summary.draw_one_house(houses, first),
+    }
+    for name, figure in figures.items():
+        if figure is not None:
+            with replaced(folder / name) as temporary:
+                figure.savefig(temporary, dpi=130)
+    typer.echo(table)
+    typer.echo(f"summary, table and figures are in {folder}")

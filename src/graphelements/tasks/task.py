@@ -129,6 +129,11 @@ class Task(ABC, Generic[Data]):
 
     @abstractmethod
     def evaluate(
-        self, checkpoint: Checkpoint, data: Data, resolutions: tuple[int, ...], progress: Callable[[str], None] = lambda _: None
+        self,
+        checkpoint: Checkpoint,
+        data: Data,
+        resolutions: tuple[int, ...],
+        progress: Callable[[str], None] = lambda _: None,
+        mesh: Mesh | None = None,
     ) -> list[Score]:
-        """Scores of a network and of the task's references."""
+        """Scores of a network and of the task's references; on a `mesh` of one's own besides, with a resolution of 0."""

@@ -1,0 +1,76 @@
+"""`graphelements reproduce optimised-meshes`: trials of every house, done once, with a table and figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import call
+
+from graphelements.experiments import mesh_summary, optimised_meshes
+from graphelements.experiments.optimised_meshes import Work
+
+COMMAND = ("reproduce", "optimised-meshes", "--quick", "--quiet")
+
+
+@pytest.fixture(autouse=True)
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two generated houses and few, small meshes, in an empty working directory."""
+    monkeypatch.setattr(optimised_meshes, "QUICK", Work(num_houses=1, num_generated=2, num_stable=1, steps=1, changes=2))
+    for module in (optimised_meshes, mesh_summary):
+        monkeypatch.setattr(module, "STABLE_SIZES", (3,))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_trials_are_done_once_and_summarised(model: Path) -> None:
+    outcome = call(*COMMAND, "--model", model)
+    assert outcome.code == 0, outcome.err
+    folder = Path("results/quick/optimised-meshes")
+    name = f"{model.parent.name}.json"
+    assert {p.name for p in folder.iterdir()} == {name, "summary.json", "table.md", "errors.png", "meshes.png", "one_house.png"}
+    assert (folder / "table.md").read_text() in outcome.out
+    saved = json.loads((folder / name).read_text())
+    trials = saved["houses"]["generated 1"]
+    assert [(t["start"], t["resolution"]) for t in trials] == [
+        *(("even", k) for k in (2, 3, 4, 5, 6, 7)),
+        *(("inputs", k) for k in (4, 5, 6, 7)),
+        ("grown", 3),
+    ]
+    assert all(len(t["positions"]) == t["nodes"] and t["valid"] for t in trials)
+    assert sum(t["start"].startswith("scattered") for t in saved["houses"]["generated 0"]) == 6 * 3
+    facts = json.loads((folder / "summary.json").read_text())["facts"]
+    before = [next(t["before"] for t in found if t["resolution"] == 5) for found in saved["houses"].values()]
+    assert facts["even 5x5"]["mean"] == pytest.approx(np.mean(before))
+    assert facts["invalid meshes"]["mean"] == 0
+
+    del saved["houses"]["generated 1"]
+    (folder / name).write_text(json.dumps(saved))
+    first = saved["houses"]["generated 0"]
+    assert call(*COMMAND, "--model", model).code == 0
+    again = json.loads((folder / name).read_text())["houses"]
+    assert again["generated 0"] == first
+    assert [t["after"] for t in again["generated 1"]] == pytest.approx([t["after"] for t in trials])
+
+
+def test_what_it_cannot_use_is_refused_before_anything_is_done(model: Path) -> None:
+    for arguments, message in (
+        (("--model", "nothing.safetensors"), "does not exist"),
+        (("--model", model, "--model", model), "a name of its own"),
+        (("--model", model, "--seeds", 2), "--seeds are for experiments that train"),
+    ):
+        outcome = call(*COMMAND, *arguments)
+        assert outcome.code == 2
+        assert message in outcome.err
+    trains = call("reproduce", "poisson-square", "--quick", "--model", model)
+    assert (trains.code, "--model is for optimised-meshes" in trains.err) == (2, True)
+    assert not Path("results").exists()
+    folder = Path("results/quick/optimised-meshes")
+    folder.mkdir(parents=True)
+    damaged = folder / f"{model.parent.name}.json"
+    damaged.write_text('{"houses": {"generated 0": [{"start": 1}]}}')
+    outcome = call(*COMMAND, "--model", model)
+    assert outcome.code == 2
+    assert "move it away" in outcome.err
+    assert "start" in damaged.read_text()
