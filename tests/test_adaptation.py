@@ -13,7 +13,6 @@ from graphelements.adaptation import (
     GrowthConfig,
     adapt_mesh,
     grow_mesh,
-    kept_apart,
     mean_errors,
     mesh_for_inputs,
     with_nodes,
@@ -90,17 +89,6 @@ def test_the_best_mesh_is_the_best_on_scenarios_that_move_nothing(ratio):
     other = replace(batch, targets={"warmth": torch.where(of_judges, 7.0, batch.targets["warmth"])})
     again = list(adapt_mesh(gen, mesh, other, AdaptationConfig(steps=6, learning_rate=0.05, validation=0.25)))
     assert torch.equal(again[-1].mesh.positions, found[-1].mesh.positions)
-
-
-def test_nodes_that_would_meet_stay_where_they_were():
-    for seed in range(20):
-        before = scattered_mesh(HEAT.space, 30, seeded(seed)).positions
-        least = float((torch.cdist(before, before) + 9 * torch.eye(30)).min())
-        after = HEAT.space.project(before + 0.5 * torch.randn(30, 2, generator=seeded(seed + 100)))
-        kept = kept_apart(before, after, least * 0.999)
-        assert float((torch.cdist(kept, kept) + 9 * torch.eye(30)).min()) >= least * 0.998
-        assert bool(((kept == before).all(1) | (kept == after).all(1)).all())
-    assert torch.equal(kept_apart(before, before * 0.99, 0.0), before * 0.99)
 
 
 def test_new_nodes_come_where_the_error_is():

@@ -12,13 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from .configs import require_types
 from .errors import require
 from .functions import SFT
 from .meshes import Mesh
+from .moving_meshes import CLOSEST, kept_apart, least_distance
 from .neighbours import nearest
 from .network import GraphElementNetwork
 from .sample_cells import sample_cells
@@ -41,7 +42,7 @@ class AdaptationConfig:
     steps: int = 80
     learning_rate: float = 1e-2
     validation: float = 0.25
-    closest: float = 0.2
+    closest: float = CLOSEST
 
     def __post_init__(self) -> None:
         require_types(self)
@@ -136,7 +137,7 @@ def grow_mesh(
         if not reached:
             num = max(1, math.ceil(growth.inserted * mesh.num_nodes)) if grew else 1
             num = min(num, growth.num_nodes - mesh.num_nodes)
-            mesh = with_nodes(network, mesh, scenarios.moving, num, _least(mesh, config))
+            mesh = with_nodes(network, mesh, scenarios.moving, num, least_distance(mesh, config.closest))
 
 
 def mesh_for_inputs(sft: SFT, mesh: Mesh, batch: SFTBatch, num_nodes: int) -> Mesh:
@@ -194,20 +195,6 @@ def mean_errors(network: GraphElementNetwork, meshes: Sequence[Mesh], batch: SFT
     return _mean(item_errors(network, collate([batch] * len(meshes)), spread), len(meshes))
 
 
-def kept_apart(before: Float[Tensor, "nodes dim"], after: Float[Tensor, "nodes dim"], least: float) -> Float[Tensor, "nodes dim"]:
-    """Nodes after a step, but those that would come closer than `least` to another stay where they were.
-
-    Nodes that were apart are apart: in the end, all could stay. Distinct nodes have a valid Delaunay triangulation.
-    """
-    stays = torch.zeros(len(after), dtype=torch.bool, device=after.device)
-    while True:
-        positions = torch.where(stays[:, None], before, after)
-        close = _close(positions, least) & ~stays
-        if not bool(close.any()):
-            return positions
-        stays = stays | close
-
-
 class _Scenarios:
     """Solved scenarios, of which the last judge and the others move nodes; what coarser meshes make of them is kept.
 
@@ -261,7 +248,7 @@ def _mean(errors: Mapping[str, Float[Tensor, " _items"]], num: int) -> list[floa
 
 def _moves(scenarios: _Scenarios, mesh: Mesh, config: AdaptationConfig, steps: int) -> Iterator[tuple[Mesh, float, float]]:
     """The mesh, its loss and its error, before the first step and after each."""
-    space, least = mesh.space, _least(mesh, config)
+    space, least = mesh.space, least_distance(mesh, config.closest)
     positions = mesh.positions.detach().clone().requires_grad_()
     optimizer = torch.optim.Adam([positions], lr=config.learning_rate * space.unit_length)
     current = replace(mesh, positions=positions)
@@ -275,20 +262,6 @@ def _moves(scenarios: _Scenarios, mesh: Mesh, config: AdaptationConfig, steps: i
             with torch.no_grad():
                 positions.copy_(kept_apart(before, space.project(positions), least))
             current = mesh.moved(positions)
-
-
-def _least(mesh: Mesh, config: AdaptationConfig) -> float:
-    return config.closest * (mesh.space.measure / mesh.num_nodes) ** (1 / mesh.space.intrinsic_dim)
-
-
-def _close(positions: Float[Tensor, "nodes dim"], least: float) -> Bool[Tensor, " nodes"]:
-    """Which nodes have another one nearer than `least`, by straight distance."""
-    from scipy.spatial import KDTree
-
-    close = torch.zeros(len(positions), dtype=torch.bool)
-    pairs = KDTree(positions.detach().cpu().double().numpy()).query_pairs(least, output_type="ndarray")
-    close[torch.as_tensor(pairs.ravel(), dtype=torch.long)] = True
-    return close.to(positions.device)
 
 
 def _middles(mesh: Mesh) -> tuple[Float[Tensor, "edges dim"], Float[Tensor, " edges"]]:

@@ -210,8 +210,9 @@ def mesh_at(space: Space, positions: Float[Tensor, "nodes dim"], connect: Connec
     """The mesh of these nodes with edges by `connect` and Delaunay cells."""
     _check_shape(space, positions)
     _check_finite(positions)
-    edges = connect(space, positions)
-    return Mesh(space, positions, *edges, cells=space.triangulate(positions))
+    cells = space.triangulate(positions)
+    edges = delaunay_edges(space, positions, cells) if connect is delaunay_edges else connect(space, positions)
+    return Mesh(space, positions, *edges, cells=cells)
 
 
 def scattered_mesh(space: Space, num_nodes: int, generator: torch.Generator, connect: Connect = delaunay_edges) -> Mesh:

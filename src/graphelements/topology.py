@@ -74,9 +74,14 @@ def cell_edges(cells: Int[Tensor, "cells corners"], level: int = 0) -> Edges:
     return both_ways(torch.cat(pairs), level)
 
 
-def delaunay_edges(space: Space, positions: Float[Tensor, "nodes dim"]) -> Edges:
-    """The Delaunay triangulation (paper A.4); a chain for collinear nodes; nodes that coincide with one of these join it."""
-    cells = space.triangulate(positions)
+def delaunay_edges(
+    space: Space, positions: Float[Tensor, "nodes dim"], cells: Int[Tensor, "cells corners"] | None = None
+) -> Edges:
+    """The Delaunay triangulation (paper A.4), of `cells` where they are known; a chain for collinear nodes.
+
+    Nodes that coincide with one of these join it.
+    """
+    cells = space.triangulate(positions) if cells is None else cells
     edges = cell_edges(cells)
     in_cell = torch.zeros(len(positions), dtype=torch.bool, device=positions.device)
     in_cell[cells.flatten()] = True

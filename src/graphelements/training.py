@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from .checkpoints import check_tensors, read_tensors, write_tensors
 from .configs import require_types, to_plain
@@ -20,6 +20,7 @@ from .edge_kernels import compiler_available
 from .errors import InputError, require
 from .files import exists, replaced
 from .meshes import Mesh
+from .moving_meshes import MovingMeshes
 from .muon import Muon
 from .samples import SFTBatch
 from .sft_network import Meshes, SFTNetwork
@@ -87,29 +88,33 @@ def fit(
     validate: Callable[[SFTNetwork], Mapping[str, float]] | None = None,
     folder: Path | str | None = None,
     fabric: Fabric | None = None,
+    moving: MovingMeshes | None = None,
 ) -> Iterator[Report]:
     """Train and yield a report after every step; nothing happens until the reports are asked for.
 
     With a folder, `state.safetensors` is saved every `save_every` steps, at the end and when the caller stops early by closing
     the iterator; `log.csv` has a row a step. A state that is there is resumed, and gives step for step the numbers of an
-    uninterrupted run. Under several processes every one takes its share of the items of the same batch.
+    uninterrupted run. Under several processes every one takes its share of the items of the same batch. `moving` are meshes that
+    `batch_of` gives and whose nodes learn too.
     """
     fabric, folder = fabric or _one_process(), None if folder is None else Path(folder)
     optimizers = _optimizers(network, config)
-    done, seconds = _resume(network, optimizers, folder, config) if folder else (0, 0.0)
+    learning = _Learning(network, optimizers, moving)
+    done, seconds = _resume(learning, folder, config) if folder else (0, 0.0)
     network.compiled_kernels = config.compile == "auto" and compiler_available()
     network.train()
     require(
         fabric.world_size == 1 or not list(network.losses.parameters()),
         "losses with weights of their own are trained in one process; leave out --devices",
     )
+    require(fabric.world_size == 1 or moving is None, "meshes that move are trained in one process; leave out --devices")
     module, *wrapped = fabric.setup(network, *optimizers)
     log = _Log(folder / "log.csv", done) if folder and fabric.is_global_zero else None
     started, first = time.monotonic() - seconds, done
 
     def save_state() -> None:
         if folder and fabric.is_global_zero:
-            tensors = _state(network, optimizers)
+            tensors = learning.tensors()
             header = {
                 "step": done,
                 "seconds": time.monotonic() - started,
@@ -142,6 +147,8 @@ def fit(
                 if config.clip:
                     fabric.clip_gradients(module, optimizer, max_norm=config.clip, error_if_nonfinite=False)
                 optimizer.step()
+            if moving is not None:
+                moving.step()
             done = step + 1
             validation: Mapping[str, float] = {}
             if validate is not None and (done % config.validate_every == 0 or done == config.steps):
@@ -226,13 +233,50 @@ def _optimizers(network: SFTNetwork, config: TrainingConfig) -> list[torch.optim
     return optimizers
 
 
-def _state(network: SFTNetwork, optimizers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
-    """All that the next step depends on: weights and the optimizers' moments."""
-    tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
-    for which, optimizer in enumerate(optimizers):
-        for number, state in optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{which}.{number}.{name}": value for name, value in state.items()}
-    return tensors
+@dataclass(frozen=True)
+class _Learning:
+    """All that the next step depends on: weights, nodes that learn, and the optimizers' moments."""
+
+    network: SFTNetwork
+    of_weights: list[torch.optim.Optimizer]
+    moving: MovingMeshes | None
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        return {"network": self.network, **({} if self.moving is None else {"meshes": self.moving})}
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        return self.of_weights + ([] if self.moving is None else [self.moving.optimizer])
+
+    def tensors(self) -> dict[str, Tensor]:
+        tensors = {f"{kind}.{name}": t for kind, module in self.modules.items() for name, t in module.state_dict().items()}
+        for which, optimizer in enumerate(self.optimizers):
+            for number, state in optimizer.state_dict()["state"].items():
+                tensors |= {f"optimizer.{which}.{number}.{name}": torch.as_tensor(value) for name, value in state.items()}
+        return tensors
+
+    def shapes(self, present: Collection[str]) -> dict[str, torch.Size]:
+        """Of all tensors; `present` has the moments that are there, for a parameter that never had a gradient has none."""
+        shapes = {f"{kind}.{name}": t.shape for kind, module in self.modules.items() for name, t in module.state_dict().items()}
+        for which, optimizer in enumerate(self.optimizers):
+            moments = ["momentum_buffer"] if isinstance(optimizer, Muon) else ["exp_avg", "exp_avg_sq", "step"]
+            for number, parameter in enumerate(optimizer.param_groups[0]["params"]):
+                names = {f"optimizer.{which}.{number}.{m}": torch.Size() if m == "step" else parameter.shape for m in moments}
+                shapes |= {name: shape for name, shape in names.items() if name in present}
+        return shapes
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        for kind, module in self.modules.items():
+            module.load_state_dict({n.removeprefix(f"{kind}."): t for n, t in tensors.items() if n.startswith(f"{kind}.")})
+        moments_of: list[dict[int, dict[str, Any]]] = [{} for _ in self.optimizers]
+        for name, tensor in tensors.items():
+            if name.startswith("optimizer."):
+                _, which, number, moment = name.split(".")
+                counts = moment == "step" and isinstance(self.optimizers[int(which)], torch.optim.SparseAdam)  # by a plain number
+                moments_of[int(which)].setdefault(int(number), {})[moment] = tensor.item() if counts else tensor
+        for optimizer, moments in zip(self.optimizers, moments_of, strict=True):
+            optimizer.load_state_dict(optimizer.state_dict() | {"state": moments})
 
 
 @dataclass(frozen=True)
@@ -255,9 +299,7 @@ class _Header:
         return found
 
 
-def _resume(
-    network: SFTNetwork, optimizers: list[torch.optim.Optimizer], folder: Path, config: TrainingConfig
-) -> tuple[int, float]:
+def _resume(learning: _Learning, folder: Path, config: TrainingConfig) -> tuple[int, float]:
     """Take up the state in the folder: how many steps are done and how many seconds they took."""
     path = folder / STATE
     if not exists(path):
@@ -269,23 +311,10 @@ def _resume(
         not changed,
         f"{folder} holds a run with other training settings ({', '.join(changed)}); repeat them or train into another folder",
     )
-    shapes = {f"network.{name}": tensor.shape for name, tensor in network.state_dict().items()}
-    for which, optimizer in enumerate(optimizers):
-        moments = ["exp_avg", "exp_avg_sq", "step"] if isinstance(optimizer, torch.optim.Adam) else ["momentum_buffer"]
-        for number, parameter in enumerate(optimizer.param_groups[0]["params"]):
-            names = {f"optimizer.{which}.{number}.{m}": torch.Size() if m == "step" else parameter.shape for m in moments}
-            # a parameter that never had a gradient has no moments
-            shapes |= {name: shape for name, shape in names.items() if name in state.tensors}
+    shapes = learning.shapes(state.tensors)
     require(set(state.tensors) == set(shapes), f"{path}: the training state is of another network; train into another folder")
     check_tensors(shapes, tensors, path)
-    network.load_state_dict({n.removeprefix("network."): t for n, t in tensors.items() if n.startswith("network.")})
-    moments_of: list[dict[int, dict[str, Tensor]]] = [{} for _ in optimizers]
-    for name, tensor in tensors.items():
-        if name.startswith("optimizer."):
-            _, which, number, moment = name.split(".")
-            moments_of[int(which)].setdefault(int(number), {})[moment] = tensor
-    for optimizer, moments in zip(optimizers, moments_of, strict=True):
-        optimizer.load_state_dict(optimizer.state_dict() | {"state": moments})
+    learning.load(tensors)
     return state.step, state.seconds
 
 

@@ -49,7 +49,8 @@ def train(run: Run, folder: Path, fabric: Fabric | None = None, tensorboard: boo
     network = build_network(task.sft, run.config.network, run.seed)
     network.fit_normalisation(task.all_of(training))
     validate = None if held_out is None else task.validator(held_out, run.config)
-    batch_of = task.batch_of(training, run.config, run.seed)
+    moving = task.moving_meshes(training, run.config, run.seed)
+    batch_of = task.batch_of(training, run.config, run.seed, moving)
     for resolution in run.config.batches.resolutions:
         task.mesh(run.config.mesh, resolution)
     share(*batch_of(0), 0, 1 if fabric is None else fabric.world_size)
@@ -59,7 +60,7 @@ def train(run: Run, folder: Path, fabric: Fabric | None = None, tensorboard: boo
     checkpoint = Checkpoint(network, run.config.mesh, run.task, settings_of(run) | {"num_weights": num_weights(network)})
     first_process = fabric is None or fabric.is_global_zero
     writer = _summary_writer(folder) if tensorboard and first_process else None
-    reports = fit(network, batch_of, run.config.training, validate=validate, folder=folder, fabric=fabric)
+    reports = fit(network, batch_of, run.config.training, validate=validate, folder=folder, fabric=fabric, moving=moving)
     return _recorded(reports, run, folder, checkpoint, first_process, writer)
 
 

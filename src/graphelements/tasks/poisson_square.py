@@ -19,6 +19,7 @@ from ..data.poisson import TRUTH_RESOLUTION, p1_temperatures, solved
 from ..data.random_houses import HouseDistribution, draw_houses
 from ..errors import InputError, require
 from ..meshes import Mesh, MeshConfig, build_grid
+from ..moving_meshes import MovingMeshes
 from ..network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER, AttentionConfig
 from ..samples import Queries, SFTBatch
 from ..sft_network import SFTNetwork
@@ -57,6 +58,11 @@ PRESETS = {
     ),
     "paper": RunConfig(PAPER, training=TrainingConfig(steps=4000)),
     "paper-grid": RunConfig(replace(PAPER, representation="multilinear"), training=TrainingConfig(steps=4000)),
+    "paper-moving": RunConfig(  # A.4: every house has two meshes of each size, whose nodes learn
+        replace(PAPER, representation="barycentric"),
+        batches=BatchConfig(moving_starts=2),
+        training=TrainingConfig(steps=4000, compile="off"),
+    ),
     "np": RunConfig(
         NEURAL_PROCESS, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=4500, learning_rate=1e-3)
     ),
@@ -125,7 +131,17 @@ class PoissonSquare(Task[Houses]):
         order = np.random.default_rng(seed).permutation(data.numbers).tolist()
         return data.selected(sorted(order[num:])), data.selected(sorted(order[:num]))
 
-    def batch_of(self, data: Houses, config: RunConfig, seed: int) -> BatchOf:
+    def moving_meshes(self, data: Houses, config: RunConfig, seed: int) -> MovingMeshes | None:
+        sizes, mesh = config.batches, config.mesh
+        if sizes.moving_starts == 0:
+            return None
+        require(
+            "square" not in sizes.symmetries, "a house's own meshes do not turn with it; leave square out of batches.symmetries"
+        )
+        nodes, ratio = [k**UNIT_SQUARE.dim for k in sizes.resolutions], mesh.nesting_ratio if mesh.nested else None
+        return MovingMeshes(UNIT_SQUARE, len(data), nodes, sizes.moving_starts, sizes.moving_rate, ratio, seed)
+
+    def batch_of(self, data: Houses, config: RunConfig, seed: int, moving: MovingMeshes | None = None) -> BatchOf:
         sizes = config.batches
         num_houses, num_scenarios = min(sizes.items, len(data)), min(sizes.scenarios, data.num_scenarios)
         num_queries = min(sizes.queries, data.num_queries)
@@ -133,13 +149,18 @@ class PoissonSquare(Task[Houses]):
 
         def batch(step: int) -> tuple[SFTBatch, MeshUnion]:
             rng = np.random.default_rng((seed, step))
-            meshes = draw_meshes(rng)
-            num_items = meshes.num_items
+            meshes = draw_meshes(rng) if moving is None else None
+            num_items = num_houses * num_scenarios if meshes is None else meshes.num_items
             houses = rng.permutation(len(data))[:num_houses].repeat(num_scenarios)
             scenarios = rng.random((num_houses, data.num_scenarios)).argsort(1)[:, :num_scenarios].ravel()
             queries = rng.random((num_items, data.num_queries)).argsort(1)[:, :num_queries]
             items = slice(None) if num_items == len(houses) else rng.permutation(len(houses))[:num_items]
             drawn = data.batch(houses[items], scenarios[items], queries)
+            if moving is not None:
+                chosen = rng.choice(sizes.resolutions, num_items), rng.integers(sizes.moving_starts, size=num_items)
+                own = zip(houses, *chosen, strict=True)
+                meshes = union([moving.mesh(int(house), int(k) ** UNIT_SQUARE.dim, int(start)) for house, k, start in own])
+            assert meshes is not None
             return (transformed(drawn, sizes.symmetries, rng) if sizes.symmetries else drawn), meshes
 
         return batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from ..configs import require_types
 from ..errors import require
 from ..functions import SFT
 from ..meshes import Mesh, MeshConfig
+from ..moving_meshes import MovingMeshes
 from ..network_config import AnyNetworkConfig, NetworkConfig
 from ..samples import SFTBatch
 from ..sft_network import SFTNetwork
@@ -30,7 +32,8 @@ class BatchConfig:
     `random_meshes` of them are scattered, jittered or graded meshes of as many nodes. In a share `large_share` of the steps
     the meshes have `large_resolutions`, and fewer items. Nested meshes have coarser ones behind them by one of the
     `nesting_ratios`; ratios below 2 make deeper nests, from which a network learns to be at home in yet deeper ones.
-    `symmetries` of the problem are used as augmentation where the task has them.
+    `symmetries` of the problem are used as augmentation where the task has them. With `moving_starts`, every item (house) has so
+    many meshes of every resolution for itself, whose nodes learn at a rate of `moving_rate` (paper A.4), and no others.
     """
 
     items: int = 64
@@ -43,11 +46,15 @@ class BatchConfig:
     large_share: float = 0.0
     nesting_ratios: tuple[float, ...] = (2.0,)
     symmetries: tuple[Symmetry, ...] = ()
+    moving_starts: int = 0
+    moving_rate: float = 3e-4
 
     def __post_init__(self) -> None:
         require_types(self)
         numbers = (self.items, self.scenarios, self.queries, self.meshes)
         require(min(numbers) > 0, "batches.items, scenarios, queries and meshes must be positive")
+        require(self.moving_starts >= 0, f"batches.moving_starts must be 0 or more; got {self.moving_starts}")
+        require(0 < self.moving_rate < math.inf, f"batches.moving_rate must be positive; got {self.moving_rate}")
         for name in ("random_meshes", "large_share"):
             require(0 <= getattr(self, name) <= 1, f"batches.{name} is a share, from 0 to 1; got {getattr(self, name)}")
         require(
@@ -112,8 +119,13 @@ class Task(ABC, Generic[Data]):
         """Training and validation data, whole items (houses) each."""
 
     @abstractmethod
-    def batch_of(self, data: Data, config: RunConfig, seed: int) -> BatchOf:
-        """Training batches as a pure function of the step."""
+    def batch_of(self, data: Data, config: RunConfig, seed: int, moving: MovingMeshes | None = None) -> BatchOf:
+        """Training batches as a pure function of the step, and of where the nodes of `moving` are."""
+
+    def moving_meshes(self, data: Data, config: RunConfig, seed: int) -> MovingMeshes | None:
+        """The meshes of all items if a config asks for some that learn."""
+        require(config.batches.moving_starts == 0, f"{self.name} has no meshes that move; leave out batches.moving_starts")
+        return None
 
     @abstractmethod
     def all_of(self, data: Data) -> list[SFTBatch]:
