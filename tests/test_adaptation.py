@@ -11,6 +11,7 @@ from cases import seeded
 from graphelements.adaptation import (
     AdaptationConfig,
     GrowthConfig,
+    _Scenarios,
     adapt_mesh,
     grow_mesh,
     mean_errors,
@@ -135,7 +136,7 @@ def test_the_node_that_is_missed_least_goes():
 
 
 def test_a_budget_is_reached_and_never_exceeded():
-    growth = GrowthConfig(num_nodes=14, changes=5, moves=2)
+    growth = GrowthConfig(num_nodes=14, changes=5, moves=2, temperature=1e9)
     found = list(grow_mesh(network(), grid_mesh(HEAT.space, 3).nested(), scenarios(), growth))
     sizes = [step.mesh.num_nodes for step in found]
     assert sizes[0] == 9
@@ -148,13 +149,36 @@ def test_a_budget_is_reached_and_never_exceeded():
 
 
 def test_a_mesh_is_nested_as_the_one_that_it_grew_from():
-    growth = GrowthConfig(num_nodes=20, changes=4, moves=1, inserted=1.0)
+    growth = GrowthConfig(num_nodes=20, changes=4, moves=1, inserted=1.0, temperature=1e9)
     for ratio in (1.5, 2.0):
         grown = list(grow_mesh(network(), grid_mesh(HEAT.space, 2).nested(ratio), scenarios(), growth))[-1].mesh
         assert grown.num_nodes == 20
         assert [m.num_nodes for m in grown.nest] == [m.num_nodes for m in mesh_at(HEAT.space, grown.positions).nested(ratio).nest]
         assert grown.coarser is not None
     assert list(grow_mesh(network(), grid_mesh(HEAT.space, 2), scenarios(), growth))[-1].mesh.coarser is None
+
+
+@pytest.mark.parametrize(("temperature", "sizes"), [(1e-9, [9, 13, 9, 13, 9]), (1e9, [9, 13, 18, 25, 30])])
+def test_changes_that_do_not_help_are_undone(temperature, sizes, monkeypatch):
+    def every_node_costs(_, mesh: Mesh) -> tuple[torch.Tensor, float]:
+        return mesh.num_nodes + 0.0 * mesh.positions.sum(), float(mesh.num_nodes)
+
+    monkeypatch.setattr(_Scenarios, "__call__", every_node_costs)
+    growth = GrowthConfig(num_nodes=30, changes=4, moves=1, temperature=temperature)
+    found = list(grow_mesh(network(), grid_mesh(HEAT.space, 3), scenarios(), growth))
+    assert [step.mesh.num_nodes for step in found[::2]] == sizes
+    assert found[-1].best.num_nodes == 9
+
+
+def test_a_removal_that_breaks_the_tolerance_is_undone(monkeypatch):
+    def nine_are_needed(_, mesh: Mesh) -> tuple[torch.Tensor, float]:
+        return 1.0 / mesh.num_nodes + 0.0 * mesh.positions.sum(), 1.0 if mesh.num_nodes >= 9 else 2.0
+
+    monkeypatch.setattr(_Scenarios, "__call__", nine_are_needed)
+    growth = GrowthConfig(num_nodes=20, tolerance=1.5, changes=6, moves=1, temperature=1e9)
+    found = list(grow_mesh(network(), scattered_mesh(HEAT.space, 11, seeded(0)), scenarios(), growth))
+    assert [step.mesh.num_nodes for step in found[::2]] == [11, 10, 9, 8, 9, 8, 9]
+    assert found[-1].best.num_nodes == 9
 
 
 def test_with_a_tolerance_nodes_go_as_long_as_it_holds():
@@ -167,6 +191,15 @@ def test_with_a_tolerance_nodes_go_as_long_as_it_holds():
     assert list(grow_mesh(network(), grid_mesh(HEAT.space, 3), scenarios(), easy))[-1].best.num_nodes == 3
     impossible = GrowthConfig(num_nodes=12, tolerance=1e-9, changes=4, moves=1)
     assert list(grow_mesh(network(), grid_mesh(HEAT.space, 3), scenarios(), impossible))[-1].best_error > 1e-9
+
+
+def test_a_mesh_above_its_budget_is_refused():
+    with pytest.raises(InputError, match="begins with 9; begin with fewer"):
+        next(grow_mesh(network(), grid_mesh(HEAT.space, 3), scenarios(), GrowthConfig(num_nodes=8)))
+    with pytest.raises(InputError, match="the mesh has 9 already"):
+        mesh_for_inputs(HEAT, grid_mesh(HEAT.space, 3), scenarios(), 8)
+    with pytest.raises(InputError, match="the mesh has none"):
+        mesh_for_inputs(HEAT, grid_mesh(HEAT.space, 1), scenarios(), 8)
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,9 @@ class AdaptationConfig:
 class GrowthConfig:
     """How a mesh grows: up to `num_nodes`, or until its error is at most `tolerance`, in original units.
 
-    After every `moves` steps a share of `inserted` nodes comes in. At `num_nodes`, nodes are exchanged instead; at `tolerance`,
-    one goes that is missed least of `candidates`, as long as a cell is left. An exchange that makes the loss larger by a share of
-    x stays with probability exp(-x / temperature), a removal while the tolerance holds. `changes` bounds the number of changes.
+    After every `moves` steps a share of `inserted` nodes comes in. At `num_nodes`, one is exchanged instead; at `tolerance`, one
+    goes that is missed least of `candidates`, as long as a cell is left. A change after which the loss is larger by a share of x
+    stays with probability exp(-x / temperature), a removal only if the tolerance holds. `changes` bounds the number of tries.
     """
 
     num_nodes: int = 25
@@ -81,7 +81,10 @@ class GrowthConfig:
 
 @dataclass(frozen=True, eq=False)
 class AdaptedMesh:
-    """A mesh on the way: the loss on the scenarios that change it, the error on those that judge, and the best mesh so far."""
+    """A mesh on the way: the loss on the scenarios that change it, the error on those that judge, and the best mesh so far.
+
+    With a tolerance the error is that on all scenarios, where it is larger.
+    """
 
     mesh: Mesh
     loss: float
@@ -117,25 +120,34 @@ def grow_mesh(
     it, on the judging items and on all of them: a few could do so by chance.
     """
     growth, config = growth or GrowthConfig(), config or AdaptationConfig()
+    require(
+        mesh.num_nodes <= growth.num_nodes,
+        f"a mesh grows to {growth.num_nodes} nodes at most, but begins with {mesh.num_nodes}; begin with fewer, or allow more",
+    )
     scenarios = _Scenarios(network, mesh, batch, config.validation, cautious=growth.tolerance is not None)
     best, rng = _Best(growth.tolerance), torch.Generator().manual_seed(growth.seed)
-    kept, kept_loss, grew, loss, error = mesh, math.inf, True, math.inf, math.inf
+    kept, kept_loss, change = mesh, math.inf, "none"
     for _ in range(growth.changes + 1):
+        loss, error = math.inf, math.inf
         for moved, loss, error in _moves(scenarios, mesh, config, growth.moves):
             yield best.among(moved, loss, error)
             mesh = moved
         reached = growth.tolerance is not None and error <= growth.tolerance
-        worse = loss / kept_loss - 1
-        if grew or reached or float(torch.rand((), generator=rng)) < math.exp(min(0.0, -worse / growth.temperature)):
-            kept, kept_loss = mesh, loss
-        mesh = kept
-        grew = not reached and mesh.num_nodes < growth.num_nodes
-        if not grew and mesh.num_nodes <= mesh.space.intrinsic_dim + 1:
-            return  # no fewer than one cell has
-        if not grew:
-            mesh = without_least(network, mesh, scenarios.moving, growth.candidates)
-        if not reached:
-            num = max(1, math.ceil(growth.inserted * mesh.num_nodes)) if grew else 1
+        chance = math.exp(min(0.0, -(loss / kept_loss - 1) / growth.temperature))
+        stays = reached if change == "removal" else change == "none" or float(torch.rand((), generator=rng)) < chance
+        if not stays:
+            mesh, change = kept, "none"  # nodes move once more before the next try, which then is another one
+            continue
+        kept, kept_loss = mesh, loss
+        if reached:
+            if mesh.num_nodes <= mesh.space.intrinsic_dim + 1:
+                return  # no fewer than one cell has
+            mesh, change = without_least(network, mesh, scenarios.moving, growth.candidates), "removal"
+        else:
+            change = "insertion" if mesh.num_nodes < growth.num_nodes else "exchange"
+            num = math.ceil(growth.inserted * mesh.num_nodes) if change == "insertion" else 1
+            if change == "exchange":
+                mesh = without_least(network, mesh, scenarios.moving, growth.candidates)
             num = min(num, growth.num_nodes - mesh.num_nodes)
             mesh = with_nodes(network, mesh, scenarios.moving, num, least_distance(mesh, config.closest))
 
@@ -143,10 +155,13 @@ def grow_mesh(
 def mesh_for_inputs(sft: SFT, mesh: Mesh, batch: SFTBatch, num_nodes: int) -> Mesh:
     """The mesh with more nodes, `num_nodes` in all, where the inputs of a batch are: before anything is solved.
 
-    A sample is worth its size times the space that it stands for; where a function shifts, its size is the distance from the
-    item's mean. Half of the new nodes' worth is the length of edges, so that nothing is left out. Begin with a mesh of half as
-    many nodes or so.
+    Nodes come in the middle of edges that are long and near to much of the inputs. A sample is worth its size times the space
+    that it stands for, in units of all samples of its function; where a function shifts, its size is the distance from the item's
+    mean. As much as all inputs counts the space around the edges, so that nothing is left out. Begin with a mesh of half as many
+    nodes or so.
     """
+    sft.validate(batch, mesh.positions.dtype, mesh.space)
+    require(mesh.num_nodes <= num_nodes, f"nodes are added, up to {num_nodes}; the mesh has {mesh.num_nodes} already")
     given = [(f, batch.inputs[f.name]) for f in sft.inputs if f.name in batch.inputs and len(batch.inputs[f.name].points) > 0]
     require(len(given) > 0, "a mesh for inputs needs samples; this batch has none")
     worths = []
@@ -155,9 +170,9 @@ def mesh_for_inputs(sft: SFT, mesh: Mesh, batch: SFTBatch, num_nodes: int) -> Me
         if function.shifts:
             values = values - item_means(values, samples.items, batch.num_items)[samples.items]
         (cells,) = sample_cells([samples], batch.num_items, sft.space)
-        worths.append(values.abs().mean(-1) * cells.log_sizes.sum(-1).exp())
+        worth = values.abs().mean(-1) * cells.log_sizes.sum(-1).exp()
+        worths.append(worth / worth.sum().clamp(min=1e-12) / len(given))
     worth, points = torch.cat(worths), torch.cat([samples.points for _, samples in given])
-    worth = worth / worth.sum().clamp(min=1e-12)
     while mesh.num_nodes < num_nodes:
         middles, lengths = _middles(mesh)
         areas = lengths**mesh.space.intrinsic_dim
@@ -173,7 +188,7 @@ def with_nodes(network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, num: i
     errors = _errors_at(network, mesh, batch, middles)
     positions = mesh.positions
     for middle in middles[errors.argsort(descending=True)]:
-        if len(positions) == mesh.num_nodes + num:
+        if len(positions) >= mesh.num_nodes + num:
             break
         if bool((mesh.space.distance(positions, middle.expand(positions.shape)) >= least).all()):
             positions = torch.cat([positions, middle[None]])
@@ -183,7 +198,7 @@ def with_nodes(network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, num: i
 def without_least(network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, candidates: int = 8) -> Mesh:
     """The mesh without the node that is missed least on a batch, of those around which there is the least error."""
     errors = _errors_at(network, mesh, batch, mesh.positions)
-    others = [torch.arange(mesh.num_nodes) != node for node in errors.argsort()[:candidates]]
+    others = [torch.arange(mesh.num_nodes, device=errors.device) != node for node in errors.argsort()[:candidates]]
     meshes = [mesh.of_nodes(mesh.positions[rows]) for rows in others]
     found = mean_errors(network, meshes, batch)
     return meshes[found.index(min(found))]
@@ -267,6 +282,7 @@ def _moves(scenarios: _Scenarios, mesh: Mesh, config: AdaptationConfig, steps: i
 def _middles(mesh: Mesh) -> tuple[Float[Tensor, "edges dim"], Float[Tensor, " edges"]]:
     """The middles of the edges of the finest scale, each once, and the lengths of these edges."""
     once = (mesh.senders < mesh.receivers) & (mesh.levels == 0)
+    require(bool(once.any()), "nodes come in the middle of edges, but the mesh has none; begin with two nodes or more")
     ends = mesh.positions[mesh.senders[once]], mesh.positions[mesh.receivers[once]]
     return mesh.space.project((ends[0] + ends[1]) / 2), mesh.space.distance(*ends)
 

@@ -115,12 +115,12 @@ class Mesh:
         axes = self.axes or _even_axes(self.space, self.positions)
         fewer = [max(min(math.ceil(len(axis) / ratio), len(axis) - 1), min(len(axis), 2)) for axis in axes]
         if fewer == [len(axis) for axis in axes]:
-            return replace(self, nesting_ratio=ratio)
+            return replace(self, nesting_ratio=float(ratio))
         coarser = _grid_at(self.space, tuple(_between(axis[0], axis[-1], n, axis) for axis, n in zip(axes, fewer, strict=True)))
         coarser = coarser.to(self.positions.device).nested(ratio)
         while coarser is not None and coarser.num_nodes >= self.num_nodes:
             coarser = coarser.coarser
-        return replace(self, coarser=coarser, nesting_ratio=ratio)
+        return replace(self, coarser=coarser, nesting_ratio=float(ratio))
 
     def to(self, device: torch.device | str) -> Mesh:
         """The mesh on another device; what was derived from its graph comes along."""

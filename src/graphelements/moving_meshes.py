@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import torch
 from jaxtyping import Bool, Float
@@ -35,37 +36,40 @@ class MovingMeshes(nn.Module):
         super().__init__()
         require(num_instances > 0 and num_starts > 0, f"meshes need instances and starts; got {num_instances} and {num_starts}")
         generator = torch.Generator().manual_seed(seed)
-        self.space, self.num_starts = space, num_starts
+        self.space = space
         self.like: dict[int, Mesh] = {}
-        self.tables = nn.ModuleDict()
+        self.nodes = nn.ParameterDict()
         for size in dict.fromkeys(sizes):
-            meshes = [scattered_mesh(space, size, generator) for _ in range(num_instances * num_starts)]
-            rows = torch.stack([mesh.positions.flatten() for mesh in meshes])
-            self.tables[str(size)] = nn.Embedding.from_pretrained(rows, freeze=False, sparse=True)
-            self.like[size] = meshes[0] if nesting_ratio is None else meshes[0].nested(nesting_ratio)
-        self.optimizer = torch.optim.SparseAdam(list(self.parameters()), lr=learning_rate * space.unit_length)
-        self._asked: dict[tuple[int, int], Mesh] = {}
+            for instance, start in product(range(num_instances), range(num_starts)):
+                mesh = scattered_mesh(space, size, generator)
+                self.nodes[_name(instance, size, start)] = nn.Parameter(mesh.positions)
+                if size not in self.like:
+                    self.like[size] = mesh if nesting_ratio is None else mesh.nested(nesting_ratio)
+        self.optimizer = torch.optim.Adam(self.parameters(), lr=learning_rate * space.unit_length)
+        self._asked: dict[str, Mesh] = {}
         self.register_load_state_dict_post_hook(lambda *_: self._asked.clear())
 
     def mesh(self, instance: int, size: int, start: int) -> Mesh:
-        """One of the meshes of an instance; gradients reach its row of the table."""
-        key = size, instance * self.num_starts + start
-        if key not in self._asked:
-            table = self.tables[str(size)]
-            row = table(torch.tensor(key[1], device=table.weight.device))  # type: ignore[union-attr]
-            self._asked[key] = self.like[size].moved(row.reshape(size, -1))
-        return self._asked[key]
+        """One of the meshes of an instance; gradients reach its nodes."""
+        name = _name(instance, size, start)
+        if name not in self._asked:
+            self._asked[name] = self.like[size].moved(self.nodes[name])
+        return self._asked[name]
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move the nodes of the meshes that were asked for."""
+        """Move the nodes of the meshes that were asked for; all others have no gradient, and Adam leaves them out."""
+        before = {name: self.nodes[name].clone() for name in self._asked}
         self.optimizer.step()
         self.optimizer.zero_grad()
-        for (size, row), mesh in self._asked.items():
-            weight: Tensor = self.tables[str(size)].weight  # type: ignore[assignment]
-            after = self.space.project(weight[row].reshape(size, -1))
-            weight[row] = kept_apart(mesh.positions.detach(), after, least_distance(mesh)).flatten()
+        for name, mesh in self._asked.items():
+            nodes = self.nodes[name]
+            nodes.copy_(kept_apart(before[name], self.space.project(nodes), least_distance(mesh)))
         self._asked.clear()
+
+
+def _name(instance: int, size: int, start: int) -> str:
+    return f"{size} nodes, {instance}, {start}"
 
 
 def least_distance(mesh: Mesh, closest: float = CLOSEST) -> float:
@@ -76,8 +80,10 @@ def least_distance(mesh: Mesh, closest: float = CLOSEST) -> float:
 def kept_apart(before: Float[Tensor, "nodes dim"], after: Float[Tensor, "nodes dim"], least: float) -> Float[Tensor, "nodes dim"]:
     """Nodes after a step, but those that would come closer than `least` to another stay where they were.
 
-    Nodes that were apart are apart: in the end, all could stay. Distinct nodes have a valid Delaunay triangulation.
+    Where some were closer before, that distance is the least: none is held for where it began. In the end all could stay, so
+    nodes never meet.
     """
+    least = min(least, _closest(before))
     stays = torch.zeros(len(after), dtype=torch.bool, device=after.device)
     while True:
         positions = torch.where(stays[:, None], before, after)
@@ -85,6 +91,13 @@ def kept_apart(before: Float[Tensor, "nodes dim"], after: Float[Tensor, "nodes d
         if not bool(close.any()):
             return positions
         stays = stays | close
+
+
+def _closest(positions: Float[Tensor, "nodes dim"]) -> float:
+    from scipy.spatial import KDTree
+
+    points = positions.detach().cpu().double().numpy()
+    return float(KDTree(points).query(points, k=2)[0][:, 1].min())  # infinite for a node alone
 
 
 def _close(positions: Float[Tensor, "nodes dim"], least: float) -> Bool[Tensor, " nodes"]:

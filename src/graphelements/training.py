@@ -253,7 +253,7 @@ class _Learning:
         tensors = {f"{kind}.{name}": t for kind, module in self.modules.items() for name, t in module.state_dict().items()}
         for which, optimizer in enumerate(self.optimizers):
             for number, state in optimizer.state_dict()["state"].items():
-                tensors |= {f"optimizer.{which}.{number}.{name}": torch.as_tensor(value) for name, value in state.items()}
+                tensors |= {f"optimizer.{which}.{number}.{name}": value for name, value in state.items()}
         return tensors
 
     def shapes(self, present: Collection[str]) -> dict[str, torch.Size]:
@@ -269,12 +269,11 @@ class _Learning:
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         for kind, module in self.modules.items():
             module.load_state_dict({n.removeprefix(f"{kind}."): t for n, t in tensors.items() if n.startswith(f"{kind}.")})
-        moments_of: list[dict[int, dict[str, Any]]] = [{} for _ in self.optimizers]
+        moments_of: list[dict[int, dict[str, Tensor]]] = [{} for _ in self.optimizers]
         for name, tensor in tensors.items():
             if name.startswith("optimizer."):
                 _, which, number, moment = name.split(".")
-                counts = moment == "step" and isinstance(self.optimizers[int(which)], torch.optim.SparseAdam)  # by a plain number
-                moments_of[int(which)].setdefault(int(number), {})[moment] = tensor.item() if counts else tensor
+                moments_of[int(which)].setdefault(int(number), {})[moment] = tensor
         for optimizer, moments in zip(self.optimizers, moments_of, strict=True):
             optimizer.load_state_dict(optimizer.state_dict() | {"state": moments})
 

@@ -14,9 +14,9 @@ def adapt(
     house: Annotated[int, typer.Option(help="The number of the house to adapt to.")],
     out: Annotated[Path, typer.Option(help="The adapted mesh, a .safetensors file.")],
     resolution: Annotated[
-        int | None, typer.Option(min=2, help="Nodes along each side of the mesh to begin with [5, and 3 if it grows].")
+        int | None, typer.Option(min=2, help="Nodes along each side of the mesh to begin with [5; 3 or 2 if it grows].")
     ] = None,
-    nodes: Annotated[int | None, typer.Option(min=3, help="Grow the mesh to so many nodes, at most.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=4, help="Grow the mesh to so many nodes, at most.")] = None,
     tolerance: Annotated[
         float | None, typer.Option(help="Grow and prune to as few nodes as reach this mean squared error.")
     ] = None,
@@ -59,7 +59,10 @@ def adapt(
     numbers = torch.arange(total).split([scenarios, total - scenarios])
     given, held_out = (houses.batch(torch.zeros_like(some), some) for some in numbers)
     grows = nodes is not None or tolerance is not None
-    mesh, config = mesh_for(loaded, resolution or (3 if grows else 5)), AdaptationConfig()
+    mesh, config = (
+        mesh_for(loaded, resolution or (5 if not grows else 3 if nodes is None or nodes >= 9 else 2)),
+        AdaptationConfig(),
+    )
     best = mesh
     if grows:
         growth = GrowthConfig(num_nodes=nodes or 100, tolerance=tolerance)

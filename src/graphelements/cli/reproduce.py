@@ -46,11 +46,13 @@ def reproduce(
         refused = [name for name, value in {"--only": only, "--seeds": seeds}.items() if value is not None]
         _optimise_meshes(model or ["poisson-square"], data, out, quick, quiet, refused)
         return
-    from ..errors import require
+    from ..errors import choose, require
+    from ..experiments.poisson_experiments import EXPERIMENTS
     from ..experiments.reproduce import Reproduction, cells_of, find_houses, get_experiment, houses_to_generate
     from ..files import require_writable
     from ..tasks.poisson_square import TASK
 
+    choose("the experiment", experiment, (*EXPERIMENTS, OPTIMISED_MESHES))
     require(model is None, f"--model is for optimised-meshes; {experiment} trains its own")
     chosen = get_experiment(experiment, quick)
     cells = cells_of(chosen, seeds, only)
@@ -116,7 +118,8 @@ def _optimise_meshes(
     names = {
         Path(source).parent.name if Path(source).name == "model.safetensors" else Path(source).stem: source for source in models
     }
-    require(len(names) == len(models), f"every --model needs a name of its own; got {', '.join(models)}")
+    distinct = len(names) == len(models) and "summary" not in names
+    require(distinct, f"every --model needs a name of its own, and none may be called summary; got {', '.join(models)}")
     for source in models:
         load_model(source)
     houses = houses_of(data, work)

@@ -70,10 +70,13 @@ def interval(differences: np.ndarray, seed: int = 0) -> tuple[float, float]:
 
 
 def learned(score: Mapping[str, Any]) -> int | str | None:
-    """What a score of a learned method is known by: its resolution, or its method where that knows no mesh; None otherwise."""
+    """What a score of a learned method is known by: its resolution, or "mesh" for one of the user's own, or its method.
+
+    None for a reference; the method where that knows no mesh.
+    """
     if score["method"] in REFERENCES:
         return None
-    return int(score["resolution"]) if score["method"] == "gen" else str(score["method"])
+    return (int(score["resolution"]) or "mesh") if score["method"] == "gen" else str(score["method"])
 
 
 def _errors(paths: Sequence[Path], reference: str | None = None) -> tuple[dict[int | str, np.ndarray], dict]:

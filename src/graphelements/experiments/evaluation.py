@@ -35,6 +35,7 @@ def save_evaluation(
     found, given = task.load(data, houses), None if mesh is None else load_mesh(mesh)
     scores = task.evaluate(loaded, found, resolutions, progress, given)
     evaluation = {"task": task.name, "checkpoint": checkpoint, "data": str(data), "houses": houses}
+    evaluation |= {} if mesh is None else {"mesh": str(mesh)}
     evaluation |= {"contents": task.describe(found), "training": loaded.training}
     evaluation |= {"results": [asdict(score) for score in scores]}
     with replaced(out) as temporary:

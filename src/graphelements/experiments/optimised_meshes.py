@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -64,6 +65,9 @@ class Work:
     changes: int = GrowthConfig().changes
 
 
+CLAIMS = ("model", "weights", "work", "contents")
+"""What trials must have in common to be in one file."""
+
 QUICK = Work(num_houses=3, num_generated=1, num_stable=1, steps=20, changes=6)
 
 
@@ -90,8 +94,10 @@ def carry_out(
 ) -> None:
     """Do the trials of every house that are not in the file of a model yet; the file is complete after each house."""
     loaded = load_model(source)
-    done = read_results(path) if exists(path) else {"model": source, "work": asdict(work), "houses": {}}
-    require(done["work"] == asdict(work), f"{path} has other trials; move it away, or choose another --out")
+    claims = {"model": source, "weights": _digest(loaded), "work": asdict(work), "contents": _contents(houses)}
+    done = read_results(path) if exists(path) else claims | {"houses": {}}
+    wrong = [name for name, value in claims.items() if done[name] != value]
+    require(not wrong, f"{path} has trials of other {', '.join(wrong)}; move it away, or choose another --out")
     for number, (name, house) in enumerate(houses.items()):
         if name not in done["houses"]:
             trials = trials_of(loaded, house, work, number, lambda text, name=name: progress(f"{name}, {text}"))
@@ -101,13 +107,29 @@ def carry_out(
                 temporary.write_text(json.dumps(done) + "\n")
 
 
+def _digest(loaded: Checkpoint) -> str:
+    """Short for the weights."""
+    weights = b"".join(tensor.cpu().numpy().tobytes() for tensor in loaded.network.state_dict().values())
+    return hashlib.sha256(weights).hexdigest()[:16]
+
+
+def _contents(houses: dict[str, Houses]) -> dict[str, str]:
+    """Short for the heaters and temperatures of every house."""
+    found = {}
+    for name, house in houses.items():
+        (only,) = house.houses
+        parts = (np.ascontiguousarray(a, dtype=np.float32).tobytes() for a in (only.rectangles, only.powers, only.temperatures))
+        found[name] = hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+    return found
+
+
 def read_results(path: Path) -> dict[str, Any]:
     """The trials of a model, as they were written."""
     found = read_json(path, "trials saved by `graphelements reproduce optimised-meshes`")
     try:
         for trials in found["houses"].values():
             [Trial(**trial) for trial in trials]
-        return {name: found[name] for name in ("model", "work", "houses")} | {"threads": found.get("threads")}
+        return {name: found[name] for name in CLAIMS} | {"houses": found["houses"], "threads": found.get("threads")}
     except (KeyError, TypeError, AttributeError):
         raise InputError(f"{path} has no trials of `graphelements reproduce optimised-meshes`; move it away") from None
 

@@ -20,7 +20,7 @@ from ..data.random_houses import HouseDistribution, draw_houses
 from ..errors import InputError, require
 from ..meshes import Mesh, MeshConfig, build_grid
 from ..moving_meshes import MovingMeshes
-from ..network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER, AttentionConfig
+from ..network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER, AttentionConfig, NetworkConfig
 from ..samples import Queries, SFTBatch
 from ..sft_network import SFTNetwork
 from ..training import BatchOf, TrainingConfig, item_errors
@@ -135,9 +135,14 @@ class PoissonSquare(Task[Houses]):
         sizes, mesh = config.batches, config.mesh
         if sizes.moving_starts == 0:
             return None
-        require(
-            "square" not in sizes.symmetries, "a house's own meshes do not turn with it; leave square out of batches.symmetries"
-        )
+        kind = type(config.network).__name__
+        passes = isinstance(config.network, NetworkConfig) and config.network.rounds != 0
+        require(passes, f"nodes learn where networks pass messages, which this {kind} does not; leave out batches.moving_starts")
+        require(mesh.edges == "delaunay", f"meshes that move have delaunay edges; got mesh.edges={mesh.edges}")
+        others = sizes.random_meshes or sizes.large_share
+        require(not others, "houses have meshes that move and no others; set batches.random_meshes and batches.large_share to 0")
+        square = "square" in sizes.symmetries
+        require(not square, "meshes of a house do not turn with it; leave square out of batches.symmetries")
         nodes, ratio = [k**UNIT_SQUARE.dim for k in sizes.resolutions], mesh.nesting_ratio if mesh.nested else None
         return MovingMeshes(UNIT_SQUARE, len(data), nodes, sizes.moving_starts, sizes.moving_rate, ratio, seed)
 
