@@ -317,3 +317,10 @@ torch.testing.assert_close(network.predict(batch, mesh)["warmth"], expected, rto
 def test_stages_compiled_as_a_whole_predict_the_same():
     done = subprocess.run([sys.executable, "-c", WHOLE], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_meshes_of_another_precision_are_refused():
+    double = build_network(HEAT, seed=0).double()
+    batch = heat_batch()
+    with pytest.raises(InputError, match="need one precision"):
+        double.predict(batch, grid_mesh(HEAT.space, 3))

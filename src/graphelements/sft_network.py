@@ -147,7 +147,12 @@ class SFTNetwork(nn.Module, ABC):
 
     def validate(self, batch: SFTBatch, meshes: Meshes) -> None:
         """Check a batch against the SFT and its meshes, once, at the boundary."""
-        self.sft.validate(batch, next(self.parameters()).dtype, self.meshes(meshes, batch.num_items).space)
+        mesh, dtype = self.meshes(meshes, batch.num_items), next(self.parameters()).dtype
+        require(
+            mesh.positions.dtype == dtype,
+            f"meshes and the network need one precision; got {mesh.positions.dtype} and {dtype}, convert the network with .to",
+        )
+        self.sft.validate(batch, dtype, mesh.space)
 
     def meshes(self, meshes: Meshes, num_items: int | None = None) -> MeshUnion:
         """The union of the meshes of a batch, in a space of this SFT's kind and unit."""
