@@ -171,8 +171,9 @@ def mesh_for_inputs(sft: SFT, mesh: Mesh, batch: SFTBatch, num_nodes: int) -> Me
             values = values - item_means(values, samples.items, batch.num_items)[samples.items]
         (cells,) = sample_cells([samples], batch.num_items, sft.space)
         worth = values.abs().mean(-1) * cells.log_sizes.sum(-1).exp()
-        worths.append(worth / worth.sum().clamp(min=1e-12) / len(given))
+        worths.append(worth / worth.sum().clamp(min=1e-12))
     worth, points = torch.cat(worths), torch.cat([samples.points for _, samples in given])
+    worth = worth / worth.sum().clamp(min=1e-12)
     while mesh.num_nodes < num_nodes:
         middles, lengths = _middles(mesh)
         areas = lengths**mesh.space.intrinsic_dim
