@@ -74,3 +74,23 @@ def test_samples_of_other_functions_are_no_fellows():
         expected = sample_cells([alone], 2, Box())[0]
         torch.testing.assert_close(cells.log_sizes, expected.log_sizes)
         torch.testing.assert_close(cells.shapes, expected.shapes)
+
+
+def test_with_likeness_another_thing_close_by_does_not_make_cells_small():
+    stencil = torch.cartesian_prod(torch.linspace(0.0, 0.2, 3), torch.linspace(0.0, 0.26, 3))
+    points = torch.cat([stencil + 0.3, stencil + torch.tensor([0.53, 0.3])])
+    values = torch.tensor([1.0, -1.0]).repeat_interleave(9)[:, None]
+    (alone,) = sample_cells([FunctionSamples(points[:9], values[:9])], 1, Box(), likeness=0.3)
+    for likeness, same in ((0.0, False), (0.3, True)):
+        (beside,) = sample_cells([FunctionSamples(points, values)], 1, Box(), likeness=likeness)
+        assert torch.allclose(beside.log_sizes[:9], alone.log_sizes, atol=1e-5) == same
+    (equal,) = sample_cells([FunctionSamples(points, torch.ones(18, 1))], 1, Box(), likeness=0.3)
+    (by_place,) = sample_cells([FunctionSamples(points, torch.ones(18, 1))], 1, Box())
+    assert torch.equal(equal.log_sizes, by_place.log_sizes)
+
+
+def test_functions_with_other_numbers_of_channels_have_the_same_cells_together_and_alone():
+    drawn = torch.Generator().manual_seed(0)
+    functions = [FunctionSamples(torch.rand(12, 2, generator=drawn), torch.randn(12, n, generator=drawn)) for n in (1, 3)]
+    for cells, alone in zip(sample_cells(functions, 1, Box(), likeness=0.3), functions, strict=True):
+        assert torch.allclose(cells.log_sizes, sample_cells([alone], 1, Box(), likeness=0.3)[0].log_sizes)

@@ -9,7 +9,9 @@ from .configs import require_types
 from .errors import require
 
 Sees = Literal["value", "position", "offset"]
-SampleSees = Literal["value", "cell"]
+SampleSees = Literal["value", "cell", "patch"]
+LIKENESS = {"cell": 0.0, "patch": 0.3}
+"""What a difference of values counts for among the fellows that judge a cell: see `sample_cells`."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +22,8 @@ class NetworkConfig:
     "offset" (the offset to each touched node in units of its spacing, and the logarithm of the spacing).
     With "offset", the reader rho between nodes and decoder has the hidden sizes of the encoders.
     `samples_see`: "value" (paper), or "cell": the size and shape of the cell around the sample, and the value times the cell's
-    volume, besides. `relative` makes exact what the functions declare (`scales`, `shifts`): the network sees an item's values
-    relative to their own level and size.
+    volume, besides; "patch": the same with cells judged among samples of like values. `relative` makes exact what the functions
+    declare (`scales`, `shifts`): the network sees an item's values relative to their own level and size.
     `nodes_see` and `edges_see` add a node's place and spacing, and an edge's offset, length and level, to message passing.
     `rounds` is T: a number, or "diameter" for the hop diameter of each item's mesh, 2(k-1) on a k x k grid with one diagonal a
     cell.

@@ -14,6 +14,7 @@ from typing import no_type_check
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from .edge_kernels import run
 from .neighbours import nearest
@@ -39,11 +40,14 @@ def num_shapes(dim: int) -> int:
     return dim * (dim - 1) // 2 + dim
 
 
-def sample_cells(functions: Sequence[FunctionSamples], num_items: int, space: Space, compiled: bool = False) -> list[Cells]:
+def sample_cells(
+    functions: Sequence[FunctionSamples], num_items: int, space: Space, compiled: bool = False, likeness: float = 0.0
+) -> list[Cells]:
     """The cells of the samples of every function, from one search for all.
 
     A cell is judged by as many fellows as a place of a grid has along its axes, 2 dim, or those that there are; a sample alone
-    has a cell of size 1.
+    has a cell of size 1. With `likeness`, fellows are near in place and value: a difference of one between values counts as so
+    many units of length, so that what stands close by but is another thing, such as the next heater, does not make a cell small.
     """
     if len(functions) == 0:
         return []
@@ -52,7 +56,12 @@ def sample_cells(functions: Sequence[FunctionSamples], num_items: int, space: Sp
     groups, sites = groups[order], torch.cat([samples.points for samples in functions])[order]
     counts = torch.bincount(groups, minlength=len(functions) * num_items)
     num = 2 * space.intrinsic_dim + 1  # the sample itself is found, too
-    found = nearest(sites, groups, sites, counts.cumsum(0) - counts, counts.tolist(), num, compiled)
+    places = sites
+    if likeness > 0:
+        channels = max(samples.values.shape[-1] for samples in functions)
+        values = torch.cat([pad(samples.values, (0, channels - samples.values.shape[-1])) for samples in functions])[order]
+        places = torch.cat([sites, likeness * space.unit_length * values], -1)
+    found = nearest(places, groups, places, counts.cumsum(0) - counts, counts.tolist(), num, compiled)
     back, sizes = order.argsort(), [len(samples.points) for samples in functions]
     log_sizes, shapes = (rows[back].split(sizes) for rows in run(_cells, sites, found, space, compiled=compiled))
     return [Cells(*cells) for cells in zip(log_sizes, shapes, strict=True)]

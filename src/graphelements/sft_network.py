@@ -14,9 +14,9 @@ from .errors import require
 from .functions import SFT, InputFunction
 from .losses import KINDS, mean_over_items
 from .meshes import Mesh
-from .network_config import AnyNetworkConfig
+from .network_config import LIKENESS, AnyNetworkConfig
 from .normalisation import Normalisers
-from .sample_cells import num_shapes, sample_cells
+from .sample_cells import Cells, num_shapes, sample_cells
 from .samples import FunctionSamples, SFTBatch
 from .spaces import Space
 from .unions import MeshUnion, union
@@ -43,7 +43,7 @@ class SFTNetwork(nn.Module, ABC):
         self.losses = nn.ModuleDict({f.name: KINDS[f.loss]() for f in sft.outputs})
         self.input_scales = Normalisers({f.name: f.channels for f in sft.inputs})
         self.output_scales = Normalisers({f.name: f.channels for f in sft.outputs})
-        self.cell_scales = Normalisers({f.name: sft.space.dim for f in sft.inputs if config.samples_see == "cell"})
+        self.cell_scales = Normalisers({f.name: sft.space.dim for f in sft.inputs if config.samples_see in LIKENESS})
         self.compiled_kernels = False  # for networks that have any
 
     @abstractmethod
@@ -59,16 +59,25 @@ class SFTNetwork(nn.Module, ABC):
 
         With `relative`, values are relative to the item's frame, and `restored` puts outputs back into it.
         """
-        frame, functions = self.frame(batch), self._given(batch)
-        inputs = {f.name: replace(samples := batch.inputs[f.name], values=self._relative(f, samples, frame)) for f in functions}
-        if self.config.samples_see == "cell":
-            all_cells = sample_cells(list(inputs.values()), batch.num_items, space or self.sft.space, self.compiled_kernels)
+        inputs, frame = self._in_frame(batch)
+        if self.config.samples_see in LIKENESS:
+            all_cells = self._cells(inputs, batch.num_items, space or self.sft.space)
             for (name, samples), cells in zip(inputs.items(), all_cells, strict=True):
                 values, scale = samples.values, self.cell_scales[name]
                 volumes = (cells.log_sizes - scale.mean).sum(-1, keepdim=True).exp()
                 values = torch.cat([values, values * volumes, scale.normalised(cells.log_sizes), cells.shapes], -1)
                 inputs[name] = replace(samples, values=values)
         return inputs, frame
+
+    def _in_frame(self, batch: SFTBatch) -> tuple[dict[str, FunctionSamples], Frame | None]:
+        """The inputs in network units, relative to their frame where there is one."""
+        frame, functions = self.frame(batch), self._given(batch)
+        inputs = {f.name: replace(samples := batch.inputs[f.name], values=self._relative(f, samples, frame)) for f in functions}
+        return inputs, frame
+
+    def _cells(self, inputs: Mapping[str, FunctionSamples], num_items: int, space: Space) -> list[Cells]:
+        """Of samples whose values are in network units."""
+        return sample_cells(list(inputs.values()), num_items, space, self.compiled_kernels, LIKENESS[self.config.samples_see])
 
     def _given(self, batch: SFTBatch) -> list[InputFunction]:
         return [function for function in self.sft.inputs if function.name in batch.inputs]
@@ -141,9 +150,13 @@ class SFTNetwork(nn.Module, ABC):
         for name in self.output_scales:
             if self.losses[name].normalised:
                 self.output_scales[name].fit([b.targets[name] for b in batches if name in b.targets])
-        for name in self.cell_scales:
-            given = [(b.inputs[name], b.num_items) for b in batches if name in b.inputs]
-            self.cell_scales[name].fit([sample_cells([s], num, self.sft.space)[0].log_sizes for s, num in given])
+        found: dict[str, list[Tensor]] = {name: [] for name in self.cell_scales}
+        for batch in batches if found else ():
+            inputs, _ = self._in_frame(batch)
+            for name, cells in zip(inputs, self._cells(inputs, batch.num_items, self.sft.space), strict=True):
+                found[name].append(cells.log_sizes)
+        for name, log_sizes in found.items():
+            self.cell_scales[name].fit(log_sizes)
 
     def validate(self, batch: SFTBatch, meshes: Meshes) -> None:
         """Check a batch against the SFT and its meshes, once, at the boundary."""
