@@ -223,11 +223,8 @@ class _Scenarios:
         require(len(batch.targets) > 0, "a mesh adapts to solved scenarios; this batch has no targets")
         require(batch.num_items > 1, "a mesh adapts to two scenarios or more, of which one judges; got one")
         first = batch.num_items - min(max(1, round(judges * batch.num_items)), batch.num_items - 1)
-        self.network, self.moving, self.judging = (
-            network,
-            *(batch.selected(i) for i in (range(first), range(first, batch.num_items))),
-        )
-        self.batch = collate([self.moving, self.judging])
+        moving, judging = (batch.selected(items) for items in (range(first), range(first, batch.num_items)))
+        self.network, self.moving, self.batch = network, moving, collate([moving, judging])
         with torch.no_grad():
             self.inputs, self.frame = network.seen(self.batch, mesh.space)
         self.coarser: Mesh | None = None

@@ -41,18 +41,14 @@ def adapt(
     from ..errors import choose, require
     from ..files import require_writable
     from ..mesh_files import save_mesh
-    from ..network import GraphElementNetwork
     from ..tasks.house_fields import draw_adaptation
-    from ..tasks.poisson_square import TASK, load_house_checkpoint, mesh_for, method_of
+    from ..tasks.poisson_square import TASK, load_meshed_checkpoint, mesh_for
 
     choose("the ending of --out", out.suffix, (".safetensors",))
     require(figure is None or figure.suffix == ".png", f"--figure must end in .png; got {figure}")
     for path in (out, *([] if figure is None else [figure])):
         require_writable(path)
-    loaded = load_house_checkpoint(checkpoint)
-    network = loaded.network
-    require(method_of(network) == "gen", f"{checkpoint} has no mesh to adapt: it is of the kind {method_of(network)}")
-    assert isinstance(network, GraphElementNetwork)
+    loaded, network = load_meshed_checkpoint(checkpoint)
     houses = TASK.load(data).selected([house])
     total = houses.num_scenarios
     require(scenarios < total, f"--scenarios must leave one of the {total} of the house to judge by; got {scenarios}")

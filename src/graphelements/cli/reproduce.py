@@ -109,8 +109,9 @@ def _optimise_meshes(
 
     from ..errors import require
     from ..experiments import mesh_summary
-    from ..experiments.optimised_meshes import QUICK, Work, carry_out, houses_of, load_model, read_results
+    from ..experiments.optimised_meshes import QUICK, Work, carry_out, houses_of, read_results
     from ..files import replaced, require_writable
+    from ..tasks.poisson_square import load_meshed_checkpoint
 
     require(not refused, f"{' and '.join(refused)} are for experiments that train; {OPTIMISED_MESHES} takes --model")
     folder, work = out or Path("results") / ("quick" if quick else "") / OPTIMISED_MESHES, QUICK if quick else Work()
@@ -121,7 +122,7 @@ def _optimise_meshes(
     distinct = len(names) == len(models) and "summary" not in names
     require(distinct, f"every --model needs a name of its own, and none may be called summary; got {', '.join(models)}")
     for source in models:
-        load_model(source)
+        load_meshed_checkpoint(source)
     houses = houses_of(data, work)
     with Console(stderr=True, quiet=quiet).status("optimising meshes") as status:
         for name, source in names.items():

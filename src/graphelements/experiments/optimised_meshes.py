@@ -28,7 +28,7 @@ from ..mesh_quality import inspect_mesh
 from ..meshes import Mesh, scattered_mesh
 from ..network import GraphElementNetwork
 from ..samples import SFTBatch
-from ..tasks.poisson_square import TASK, load_house_checkpoint, mesh_for, method_of
+from ..tasks.poisson_square import TASK, load_meshed_checkpoint, mesh_for
 
 GIVEN = 16
 """So many scenarios of a house adapt its meshes, the others judge."""
@@ -82,18 +82,11 @@ def _one_by_one(kind: str, houses: Houses) -> dict[str, Houses]:
     return {f"{kind} {number}": houses.selected([number]) for number in houses.numbers}
 
 
-def load_model(source: str) -> Checkpoint:
-    """A checkpoint whose meshes can adapt."""
-    loaded = load_house_checkpoint(source)
-    require(method_of(loaded.network) == "gen", f"{source} has no mesh to adapt: it is of the kind {method_of(loaded.network)}")
-    return loaded
-
-
 def carry_out(
     path: Path, source: str, houses: dict[str, Houses], work: Work, progress: Callable[[str], None] = lambda _: None
 ) -> None:
     """Do the trials of every house that are not in the file of a model yet; the file is complete after each house."""
-    loaded = load_model(source)
+    loaded, _ = load_meshed_checkpoint(source)
     claims = {"model": source, "weights": _digest(loaded), "work": asdict(work), "contents": _contents(houses)}
     done = read_results(path) if exists(path) else claims | {"houses": {}}
     wrong = [name for name, value in claims.items() if done[name] != value]

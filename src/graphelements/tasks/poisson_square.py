@@ -20,6 +20,7 @@ from ..data.random_houses import HouseDistribution, draw_houses
 from ..errors import InputError, require
 from ..meshes import Mesh, MeshConfig, build_grid
 from ..moving_meshes import MovingMeshes
+from ..network import GraphElementNetwork
 from ..network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER, AttentionConfig, NetworkConfig
 from ..samples import Queries, SFTBatch
 from ..sft_network import SFTNetwork
@@ -234,6 +235,15 @@ def load_house_checkpoint(source: str) -> Checkpoint:
     loaded = load_checkpoint(source)
     require(loaded.task == TASK.name, f"{source} was trained for {loaded.task or 'no task'}, not for {TASK.name}")
     return loaded
+
+
+def load_meshed_checkpoint(source: str) -> tuple[Checkpoint, GraphElementNetwork]:
+    """The same of a network whose meshes can adapt, and that network."""
+    loaded = load_house_checkpoint(source)
+    network, kind = loaded.network, method_of(loaded.network)
+    require(kind == "gen", f"{source} has no mesh to adapt: it is of the kind {kind}")
+    assert isinstance(network, GraphElementNetwork)
+    return loaded, network
 
 
 def predict_scenario(network: SFTNetwork, scenario: Scenario, mesh: Mesh, points: np.ndarray) -> np.ndarray:
