@@ -18,6 +18,7 @@ from graphelements.spaces import Box
 from graphelements.unions import union
 
 SPACE = RAGGED_SFT.space
+PLAIN = replace(DEFAULT, samples_see="value", num_heard=0, decoder_layers=0)  # all that is known is in nodes
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_batching_meshes_of_different_depth_changes_nothing(config, representati
 
 
 def test_settling_starts_from_what_the_coarser_mesh_knows():
-    network = build_network(RAGGED_SFT, replace(DEFAULT, rounds=0, samples_see="value"), seed=2)
+    network = build_network(RAGGED_SFT, replace(PLAIN, rounds=0), seed=2)
     fine = grid_mesh(SPACE, 9).nested()
     assert fine.coarser is not None
     inputs = {"heat": FunctionSamples(SPACE.sample(5, seeded(0)), torch.randn(5, 2, generator=seeded(1)))}
@@ -117,26 +118,27 @@ def test_settling_starts_from_what_the_coarser_mesh_knows():
 
 
 def test_queries_read_a_mean_of_what_all_meshes_say():
-    network = build_network(RAGGED_SFT, replace(DEFAULT, samples_see="value"), seed=2)
-    finest_only = build_network(RAGGED_SFT, replace(DEFAULT, samples_see="value", reads="finest"), seed=2)
+    network = build_network(RAGGED_SFT, PLAIN, seed=2)
+    finest_only = build_network(RAGGED_SFT, replace(PLAIN, reads="finest"), seed=2)
     fine = grid_mesh(SPACE, 9).nested()
     inputs = {"heat": FunctionSamples(SPACE.sample(5, seeded(0)), torch.randn(5, 2, generator=seeded(1)))}
     queries = {"warmth": Queries(SPACE.sample(50, seeded(3)), torch.randn(50, 2, generator=seeded(4)))}
     states, meshes = network.settle(inputs, fine), fine.nest[::-1]
-    said = [network.read(of_mesh, queries, mesh)["warmth"] for of_mesh, mesh in zip(states, meshes, strict=True)]
-    read = network.read(states, queries, fine)["warmth"]
+    said = [network.recall(z, queries, union(mesh))["warmth"] for z, mesh in zip(states, meshes, strict=True)]
+    read = network.recall(states, queries, union(fine))["warmth"]
     assert bool((read <= torch.stack(said).amax(0) + 1e-6).all())
     assert bool((read >= torch.stack(said).amin(0) - 1e-6).all())
     assert not torch.allclose(read, said[-1])
+    assert network.share is not None
     with torch.no_grad():
-        network.decoders["warmth"].last.bias[-1] = -100.0  # nothing is left to coarser meshes
-    torch.testing.assert_close(network.read(states, queries, fine)["warmth"], said[-1])
+        network.share.bias.fill_(-100.0)  # nothing is left to coarser meshes
+    torch.testing.assert_close(network.recall(states, queries, union(fine))["warmth"], said[-1])
     own = finest_only.settle(inputs, fine)
     torch.testing.assert_close(*(finest_only.read(some, queries, fine)["warmth"] for some in (own, own[-1])))
 
 
 def test_a_few_rounds_on_nested_meshes_reach_across_a_large_one():
-    network = build_network(RAGGED_SFT, replace(DEFAULT, rounds=2, samples_see="value"), seed=2)
+    network = build_network(RAGGED_SFT, replace(PLAIN, rounds=2), seed=2)
     corner = {"heat": FunctionSamples(torch.tensor([[0.0, -1.0]]), torch.ones(1, 2))}
     for mesh, reaches in ((grid_mesh(SPACE, 17).nested(), True), (grid_mesh(SPACE, 17), False)):
         nothing = {"heat": FunctionSamples(torch.zeros(0, 2), torch.zeros(0, 2))}

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from .representations import Coupling, NearestNodes, Representation, SoftNearest
     from .samples import FunctionSamples, Queries, SFTBatch, collate
     from .sft_network import SFTNetwork
-    from .spaces import Box, Space
+    from .spaces import Box, Space, Sphere
+    from .sphere_meshes import icosahedral_mesh, sphere_mesh
     from .tasks import get_task
     from .topology import Edges, delaunay_edges, grid_edges, hop_diameter, multiscale_edges, radius_edges
     from .training import Report, TrainingConfig, fit, item_errors
@@ -34,11 +35,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "errors": ("InputError",),
-    "spaces": ("Space", "Box"),
+    "spaces": ("Space", "Box", "Sphere"),
     "samples": ("FunctionSamples", "Queries", "SFTBatch", "collate"),
     "functions": ("InputFunction", "OutputFunction", "SFT"),
     "topology": ("Edges", "grid_edges", "delaunay_edges", "radius_edges", "multiscale_edges", "hop_diameter"),
     "meshes": ("Mesh", "MeshConfig", "grid_mesh", "scattered_mesh", "mesh_at"),
+    "sphere_meshes": ("sphere_mesh", "icosahedral_mesh"),
     "unions": ("MeshUnion", "union"),
     "mesh_quality": ("inspect_mesh", "MeshReport"),
     "random_meshes": ("random_mesh",),

@@ -170,7 +170,7 @@ def mesh_for_inputs(sft: SFT, mesh: Mesh, batch: SFTBatch, num_nodes: int) -> Me
         if function.shifts:
             values = values - item_means(values, samples.items, batch.num_items)[samples.items]
         (cells,) = sample_cells([samples], batch.num_items, sft.space)
-        worth = values.abs().mean(-1) * cells.log_sizes.sum(-1).exp()
+        worth = values.abs().mean(-1) * (sft.space.intrinsic_dim * cells.log_sizes.mean(-1)).exp()
         worths.append(worth / worth.sum().clamp(min=1e-12))
     worth, points = torch.cat(worths), torch.cat([samples.points for _, samples in given])
     worth = worth / worth.sum().clamp(min=1e-12)
@@ -227,18 +227,20 @@ class _Scenarios:
         self.network, self.moving, self.batch = network, moving, collate([moving, judging])
         with torch.no_grad():
             self.inputs, self.frame = network.seen(self.batch, mesh.space)
+            self.heard = network.hear(self.inputs, self.batch.queries, union(mesh, self.batch.num_items))
         self.coarser: Mesh | None = None
         self.states: Tensor | None = None
-        self.outputs: dict[str, Tensor] = {}
+        self.latents: dict[str, Tensor] = {}
 
     def __call__(self, mesh: Mesh) -> tuple[Float[Tensor, ""], float]:
         """The loss of a mesh on those that move nodes, and its error on those that judge."""
         network, joined = self.network, union(mesh, self.batch.num_items)
         if mesh.coarser is not None and mesh.coarser is not self.coarser:
             self._settle(mesh.coarser)
-        known = self.outputs if mesh.coarser is not None and network.config.reads == "all" else {}
+        known = self.latents if mesh.coarser is not None and network.config.reads == "all" else {}
         states = network.refine(self.inputs, joined, self.states if mesh.coarser is not None else None)
-        outputs = network.revise(states, self.batch.queries, joined, known)
+        latents = network.revise(states, self.batch.queries, joined, known)
+        outputs = network.decoded(latents, self.batch.queries, joined, self.heard)
         outputs = {name: network.restored(name, out, self.batch.queries[name].items, self.frame) for name, out in outputs.items()}
         moving = {name: output[: len(self.moving.queries[name])] for name, output in outputs.items()}
         answers = {name: network.answer(name, output.detach()) for name, output in outputs.items()}
@@ -251,7 +253,7 @@ class _Scenarios:
         behind = union(coarser, self.batch.num_items)
         settled = self.network.settle(self.inputs, behind)
         self.coarser, self.states = coarser, settled[-1]
-        self.outputs = self.network.read(settled, self.batch.queries, behind)
+        self.latents = self.network.recall(settled, self.batch.queries, behind)
 
 
 def _mean(errors: Mapping[str, Float[Tensor, " _items"]], num: int) -> list[float]:

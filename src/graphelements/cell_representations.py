@@ -12,6 +12,7 @@ from torch import Tensor
 from .errors import require
 from .neighbours import nearest
 from .representations import Coupling, Representation
+from .spaces import Sphere
 from .unions import MeshUnion
 
 
@@ -70,7 +71,11 @@ class Multilinear(Representation):
 
 
 class Barycentric(Representation):
-    """P1 hat functions on the triangles of any planar mesh; outside of them, the weights of the closest point of their border."""
+    """P1 hat functions on the triangles of any planar mesh; outside of them, the weights of the closest point of their border.
+
+    On a sphere, seen from its centre: x lies on the ray of a weighted mean of the corners, and these are its weights. Where nodes
+    leave half of a sphere empty, the closest point of the border, and r with it, jumps somewhere in there.
+    """
 
     CANDIDATES = 6
     TABLE = 2**18  # pairs of points and triangles or segments at a time: bounds the memory
@@ -78,7 +83,8 @@ class Barycentric(Representation):
     def forward(
         self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion, compiled: bool = False
     ) -> Coupling:
-        require(points.shape[-1] == 2, f"barycentric weights need a planar space; this one has {points.shape[-1]} dimensions")
+        curved = isinstance(mesh.space, Sphere)
+        require(curved or mesh.space.dim == 2, f"barycentric weights need a plane or a sphere; this space is {mesh.space}")
         triangles, triangle_counts = self._flat(mesh, [_triangles(part.cells) for part in mesh.parts])
         borders, border_counts = self._flat(mesh, [part.boundary for part in mesh.parts])
         here, positions = points.detach(), mesh.positions.detach()
@@ -91,12 +97,19 @@ class Barycentric(Representation):
             tried = min(most, tried * 8)
             chosen[hidden] = self._containing(here[hidden], items[hidden], positions, triangles, triangle_counts, tried)
             hidden = hidden[chosen[hidden] < 0]
+        if len(hidden) and len(triangles):  # seams that rounding has opened, where there is no border
+            seams = hidden[torch.tensor(border_counts, device=items.device)[items[hidden]] == 0]
+            there = here[seams], items[seams], positions, triangles, triangle_counts
+            chosen[seams] = self._containing(*there, most, slack=torch.inf)
         triangles = triangles if len(triangles) else triangles.new_zeros(1, 3)
         corners = triangles[chosen.clamp(min=0)]
         weights = _barycentric(points, *mesh.positions[corners].unbind(1))
+        if curved:
+            weights = weights.clamp(min=0)
+            weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-12)
         outside = chosen[left] < 0
         rows, segment = left[outside], borders[segment[outside]]
-        share = _along(points[rows], *mesh.positions[segment].unbind(1))
+        share = (_seen_along if curved else _along)(points[rows], *mesh.positions[segment].unbind(1))
         edge = torch.cat([segment, segment[:, 1:]], -1)
         edge_weights = torch.stack([1 - share, share, torch.zeros_like(share)], -1)
         return _coupling(points, mesh, corners.index_copy(0, rows, edge), weights.index_copy(0, rows, edge_weights))
@@ -113,14 +126,15 @@ class Barycentric(Representation):
 
     def _containing(
         self,
-        points: Float[Tensor, "points 2"],
+        points: Float[Tensor, "points dim"],
         items: Int[Tensor, " points"],
-        positions: Float[Tensor, "nodes 2"],
+        positions: Float[Tensor, "nodes dim"],
         triangles: Int[Tensor, "triangles 3"],
         counts: list[int],
         tried: int,
+        slack: float = 1e-6,
     ) -> Int[Tensor, " points"]:
-        """The triangle around each point among the `tried` of its item with the nearest centres; -1 if none."""
+        """The triangle around each point, up to `slack`, among the `tried` of its item with the nearest centres; -1 if none."""
         chosen = torch.full((len(points),), -1, device=points.device)
         if len(triangles) == 0:
             return chosen
@@ -128,31 +142,41 @@ class Barycentric(Representation):
         starts = torch.tensor([0, *itertools.accumulate(counts)], device=points.device)[:-1]
         for rows in torch.arange(len(points), device=points.device).split(max(1, self.TABLE // tried)):
             found = nearest(points[rows], items[rows], centres, starts, counts, min(tried, max(counts)))
-            corners = positions[triangles[found.clamp(min=0)]]  # rows, candidates, 3, 2
+            corners = positions[triangles[found.clamp(min=0)]]  # rows, candidates, 3, dim
             weights = _barycentric(points[rows][:, None].expand(-1, found.shape[1], -1), *corners.unbind(2))
             best, which = torch.where(found >= 0, weights.amin(-1), -torch.inf).max(-1)
-            chosen[rows] = torch.where(best >= -1e-6, found.gather(1, which[:, None])[:, 0], -1)
+            chosen[rows] = torch.where(best >= -slack, found.gather(1, which[:, None])[:, 0], -1)
         return chosen
 
     def _border(
         self,
-        points: Float[Tensor, "points 2"],
+        points: Float[Tensor, "points dim"],
         items: Int[Tensor, " points"],
-        positions: Float[Tensor, "nodes 2"],
+        positions: Float[Tensor, "nodes dim"],
         borders: Int[Tensor, "segments 2"],
         counts: list[int],
     ) -> tuple[Bool[Tensor, " points"], Int[Tensor, " points"]]:
-        """Whether each point lies inside its item's border (a ray crosses it an odd number of times), and the closest segment."""
+        """Whether each point lies inside its item's border (a ray crosses it an odd number of times), and the closest segment.
+
+        On a sphere every point may lie inside, and there may be no border.
+        """
+        planar = points.shape[-1] == 2
+        if max(counts) == 0:
+            return torch.ones_like(items, dtype=torch.bool), torch.zeros_like(items)
         starts = torch.tensor([0, *itertools.accumulate(counts)], device=points.device)[:-1]
         slots, sizes = torch.arange(max(counts), device=points.device), torch.tensor(counts, device=points.device)
         within, closest = torch.zeros_like(items, dtype=torch.bool), torch.zeros_like(items)
         for rows in torch.arange(len(points), device=points.device).split(max(1, self.TABLE // max(counts))):
             filled = slots < sizes[items[rows]][:, None]  # rows, most
-            candidates = starts[items[rows]][:, None] + torch.where(filled, slots, 0)
+            candidates = (starts[items[rows]][:, None] + torch.where(filled, slots, 0)).clamp(max=len(borders) - 1)
             a, b = positions[borders[candidates]].unbind(2)
             x = points[rows][:, None].expand(a.shape)
             foot = torch.lerp(a, b, _along(x, a, b)[..., None])
-            closest[rows] = candidates.gather(1, (foot - x).square().sum(-1).argmin(-1, keepdim=True))[:, 0]
+            apart = torch.where(filled, (foot - x).square().sum(-1), torch.inf)
+            closest[rows] = candidates.gather(1, apart.argmin(-1, keepdim=True))[:, 0]
+            if not planar:
+                within[rows] = True
+                continue
             astride = (a[..., 1] > x[..., 1]) != (b[..., 1] > x[..., 1])
             # the ray to the right of x meets a segment that it is astride of if x lies to the left of it, seen upwards
             left = (_cross(b - a, x - a) > 0) == (b[..., 1] > a[..., 1])
@@ -166,10 +190,19 @@ def _triangles(cells: Int[Tensor, "cells corners"] | None) -> Int[Tensor, "trian
     return cells if cells.shape[1] == 3 else cells.new_zeros(0, 3)
 
 
-def _along(x: Float[Tensor, "*n 2"], a: Float[Tensor, "*n 2"], b: Float[Tensor, "*n 2"]) -> Float[Tensor, "*n"]:
+def _along(x: Float[Tensor, "*n dim"], a: Float[Tensor, "*n dim"], b: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n"]:
     """How far along the segment a b its point closest to x lies, from 0 to 1."""
     squared = (b - a).square().sum(-1)
     return (((x - a) * (b - a)).sum(-1) / torch.where(squared > 0, squared, 1.0)).clamp(0, 1)
+
+
+def _seen_along(x: Float[Tensor, "*n 3"], a: Float[Tensor, "*n 3"], b: Float[Tensor, "*n 3"]) -> Float[Tensor, "*n"]:
+    """The same seen from the centre of a sphere, as triangles are: the share of b in what of a and b comes nearest to x."""
+    aa, ab, bb = (a * a).sum(-1), (a * b).sum(-1), (b * b).sum(-1)
+    ax, bx = (a * x).sum(-1), (b * x).sum(-1)
+    first, second = (bb * ax - ab * bx).clamp(min=0), (aa * bx - ab * ax).clamp(min=0)
+    total = first + second
+    return torch.where(total > 0, second / torch.where(total > 0, total, 1.0), _along(x, a, b))
 
 
 def _cross(u: Float[Tensor, "*n 2"], v: Float[Tensor, "*n 2"]) -> Float[Tensor, "*n"]:
@@ -177,9 +210,20 @@ def _cross(u: Float[Tensor, "*n 2"], v: Float[Tensor, "*n 2"]) -> Float[Tensor, 
 
 
 def _barycentric(
-    x: Float[Tensor, "*n 2"], a: Float[Tensor, "*n 2"], b: Float[Tensor, "*n 2"], c: Float[Tensor, "*n 2"]
+    x: Float[Tensor, "*n dim"], a: Float[Tensor, "*n dim"], b: Float[Tensor, "*n dim"], c: Float[Tensor, "*n dim"]
 ) -> Float[Tensor, "*n 3"]:
-    """Barycentric coordinates of x in the triangle a b c; all -1 for a flat triangle."""
+    """Barycentric coordinates of x in the triangle a b c; all -1 for a flat triangle.
+
+    In space those for which the weighted mean of the corners is x itself, which need not sum to one.
+    """
+    if x.shape[-1] == 3:
+        # x . (b x c) and so on, by differences: the corners are almost equal where triangles are small
+        volume = (a * torch.linalg.cross(b - a, c - a)).sum(-1)
+        longest = torch.maximum((b - a).square().sum(-1), (c - a).square().sum(-1))
+        flat = volume.abs() <= 1e-6 * longest * a.norm(dim=-1)
+        parts = [(x * torch.linalg.cross(v - x, w - x)).sum(-1) for v, w in ((b, c), (c, a), (a, b))]
+        weights = torch.stack(parts, -1) / torch.where(flat, 1.0, volume)[..., None]
+        return torch.where(flat[..., None], -1.0, weights)
     area = _cross(b - a, c - a)
     flat = area.abs() <= 1e-6 * torch.maximum((b - a).square().sum(-1), (c - a).square().sum(-1))
     safe = torch.where(flat, 1.0, area)

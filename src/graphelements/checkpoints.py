@@ -91,7 +91,10 @@ def load_checkpoint(source: Path | str) -> Checkpoint:
 def check_tensors(shapes: dict[str, torch.Size], tensors: dict[str, Tensor], path: Path) -> None:
     """Check that there are exactly the tensors of these names and shapes, all finite."""
     wrong = sorted(set(shapes) ^ set(tensors))
-    require(not wrong, f"{path}: tensors and configuration disagree, first at {wrong[0] if wrong else ''}; the file is damaged")
+    require(
+        not wrong,
+        f"{path}: tensors and configuration disagree, first at {wrong[0] if wrong else ''}; of another version, or damaged",
+    )
     for name, tensor in tensors.items():
         shape = tuple(shapes[name])
         require(tuple(tensor.shape) == shape, f"{path}: {name} must have shape {shape}; got {tuple(tensor.shape)}")

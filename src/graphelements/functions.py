@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .errors import choose, require
 from .samples import SFTBatch
-from .spaces import Box, Space
+from .spaces import Box, Space, Sphere
 
 LOSSES = ("squared_error", "cross_entropy")
 
@@ -62,7 +62,7 @@ class SFT:
     functions, a temperature that follows that of its border shifts with it. Networks with `relative` make it exact.
     """
 
-    space: Box
+    space: Box | Sphere
     inputs: tuple[InputFunction, ...]
     outputs: tuple[OutputFunction, ...]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .configs import require_types
 from .errors import InputError, require
-from .spaces import Box, Space
+from .spaces import Box, Space, Sphere
 from .topology import (
     Connect,
     Diagonals,
@@ -109,9 +109,16 @@ class Mesh:
         """The mesh with ever coarser regular grids behind it, each with `ratio` times fewer nodes along every dimension.
 
         They cover the space, or what a grid covers, and depend on the number of nodes alone: meshes with their nodes elsewhere,
-        and finer ones, contain the very same coarse computation. The coarsest has 2^dim nodes.
+        and finer ones, contain the very same coarse computation. The coarsest has 2^dim nodes. On a sphere they are spirals of
+        evenly spread nodes, the coarsest of four.
         """
         require(ratio > 1, f"coarser meshes have fewer nodes, so the ratio must be above 1; got {ratio}")
+        if isinstance(self.space, Sphere):
+            num = max(min(math.ceil(self.num_nodes / ratio**2), self.num_nodes - 1), 4)
+            coarser = None
+            if num < self.num_nodes:
+                coarser = mesh_at(self.space, self.space.project(self.space.spiral(num).to(self.positions))).nested(ratio)
+            return replace(self, coarser=coarser, nesting_ratio=float(ratio))
         axes = self.axes or _even_axes(self.space, self.positions)
         fewer = [max(min(math.ceil(len(axis) / ratio), len(axis) - 1), min(len(axis), 2)) for axis in axes]
         if fewer == [len(axis) for axis in axes]:
@@ -229,11 +236,13 @@ def halton(dim: int, num: int, generator: torch.Generator) -> Float[Tensor, "num
     return torch.as_tensor(qmc.Halton(dim, scramble=True, rng=seed).random(num), dtype=torch.get_default_dtype())
 
 
-def grid_mesh(space: Box, resolution: SupportsIndex | Sequence[SupportsIndex], connect: Connect | Diagonals = "one") -> Mesh:
+def grid_mesh(space: Space, resolution: SupportsIndex | Sequence[SupportsIndex], connect: Connect | Diagonals = "one") -> Mesh:
     """`resolution` nodes along each axis, borders included (a single node sits in the centre); the last axis varies fastest.
 
     Delaunay edges have ties on a grid; they are those with one diagonal.
     """
+    require(isinstance(space, Box), f"a grid fills a box; got {space}, on a sphere use sphere_mesh or icosahedral_mesh")
+    assert isinstance(space, Box)
     counts = list(resolution) if isinstance(resolution, Sequence) else [resolution] * space.dim
     shape = [int(count) for count in counts if isinstance(count, Integral)]
     require(

@@ -13,9 +13,10 @@ from .attention import AttentionNetwork, build_attention
 from .cell_representations import Barycentric, Multilinear
 from .errors import require
 from .functions import SFT, OutputFunction
+from .hearing import Ear
 from .message_passing import Graph, MessagePassing
 from .network_config import DEFAULT, AttentionConfig, NetworkConfig
-from .perceptron import Perceptron
+from .perceptron import Perceptron, ResidualPerceptron
 from .point_kernels import read_hidden, write_hidden
 from .representations import Coupling, NearestNodes, Representation, SoftNearest
 from .samples import FunctionSamples, Queries, SFTBatch
@@ -37,6 +38,8 @@ class GraphElementNetwork(SFTNetwork):
         placement: nn.Module | None,
         message_passing: MessagePassing | None,
         reader: Perceptron | None,
+        share: nn.Linear | None,
+        ears: nn.ModuleDict,
         decoders: nn.ModuleDict,
     ) -> None:
         super().__init__(sft, config)
@@ -46,13 +49,15 @@ class GraphElementNetwork(SFTNetwork):
         self.placement = placement
         self.message_passing = message_passing
         self.reader = reader
+        self.share = share
+        self.ears = ears
         self.decoders = decoders
 
     def forward(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """What the decoders put out for every query, in network units; `predict` gives answers in original units."""
         mesh = self.meshes(meshes, batch.num_items)
         inputs, frame = self.seen(batch, mesh.space)
-        outputs = self.read(self.settle(inputs, mesh), batch.queries, mesh)
+        outputs = self.read(self.settle(inputs, mesh), batch.queries, mesh, inputs)
         return {name: self.restored(name, output, batch.queries[name].items, frame) for name, output in outputs.items()}
 
     def settle(self, inputs: Mapping[str, FunctionSamples], meshes: Meshes) -> list[Float[Tensor, "_nodes latent"]]:
@@ -114,18 +119,28 @@ class GraphElementNetwork(SFTNetwork):
         return states
 
     def read(
-        self, states: Float[Tensor, "nodes latent"] | Sequence[Tensor], queries: Mapping[str, Queries], meshes: Meshes
+        self,
+        states: Float[Tensor, "nodes latent"] | Sequence[Tensor],
+        queries: Mapping[str, Queries],
+        meshes: Meshes,
+        inputs: Mapping[str, FunctionSamples] | None = None,
     ) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """Decoder outputs at any number of queries, in network units; `restored` and `answer` make predictions of them.
 
-        `states` are those of the mesh, or of coarser ones behind it as well, as `settle` gives them. With `reads` "all" an output
-        is a mean of what all these meshes say: every one leaves a share to the coarser ones, which its decoder gives.
+        `states` are those of the mesh, or of coarser ones behind it as well, as `settle` gives them; `inputs` the samples as
+        `seen` gives them, where queries hear them directly.
         """
-        *coarser_states, states_here = [states] if isinstance(states, Tensor) else states
         mesh = self.meshes(meshes)
+        return self.decoded(self.recall(states, queries, mesh), queries, mesh, self.hear(inputs, queries, mesh))
+
+    def recall(
+        self, states: Float[Tensor, "nodes latent"] | Sequence[Tensor], queries: Mapping[str, Queries], mesh: MeshUnion
+    ) -> dict[str, Float[Tensor, "_queries latent"]]:
+        """z(x) of all queries. With `reads` "all" it is a mean over the meshes: each leaves a share to the coarser ones."""
+        *coarser_states, states_here = [states] if isinstance(states, Tensor) else states
         known = {}
-        if coarser_states and mesh.coarser is not None and self.config.reads == "all":
-            known = self.read(coarser_states, queries, mesh.coarser)
+        if coarser_states and mesh.coarser is not None and self.share is not None:
+            known = self.recall(coarser_states, queries, mesh.coarser)
         return self.revise(states_here, queries, mesh, known)
 
     def revise(
@@ -133,19 +148,51 @@ class GraphElementNetwork(SFTNetwork):
         states: Float[Tensor, "_nodes latent"],
         queries: Mapping[str, Queries],
         mesh: MeshUnion,
-        known: Mapping[str, Float[Tensor, "_queries _channels"]],
-    ) -> dict[str, Float[Tensor, "_queries _channels"]]:
-        """What one mesh says, given what the coarser ones behind it say, if they do."""
-        outputs = {}
+        known: Mapping[str, Float[Tensor, "_queries latent"]],
+    ) -> dict[str, Float[Tensor, "_queries latent"]]:
+        """z(x) of one mesh, given that of the coarser ones behind it, if there are any."""
+        found = {}
         for name, query in queries.items():
             latents = self.integrate(states, query, mesh) if query.points is None else self.gather(states, query, mesh)
-            output = self.decode(name, latents, query, mesh)
-            if self.config.reads == "all":
-                output, gate = output[:, :-1], output[:, -1:]
-                if name in known:
-                    output = torch.lerp(output, known[name], mesh.has_coarser[query.items] * torch.sigmoid(gate - DOUBT))
-            outputs[name] = output
-        return outputs
+            comparable = query.points is not None or self.config.integration == "area"  # sums over more nodes are larger
+            if self.share is not None and comparable:  # also without coarser meshes: all weights have gradients in every step
+                left = mesh.has_coarser[query.items] * torch.sigmoid(self.share(latents) - DOUBT)
+                latents = torch.lerp(latents, known.get(name, latents), left)
+            found[name] = latents
+        return found
+
+    def hear(
+        self, inputs: Mapping[str, FunctionSamples] | None, queries: Mapping[str, Queries], mesh: MeshUnion
+    ) -> dict[str, Float[Tensor, "_queries _heard"]]:
+        """What queries at points hear of the samples near them, of one function after another; nothing without `num_heard`."""
+        if self.config.num_heard == 0 or all(query.points is None for query in queries.values()):
+            return {}
+        require(inputs is not None, "queries of this network hear samples: give `read` the inputs as `seen` gives them")
+        assert inputs is not None
+        sizes = {name: self.cell_sizes(name, samples) for name, samples in inputs.items()}
+        heard = {}
+        for name, query in queries.items():
+            if query.points is None:
+                continue
+            parts = []
+            for function, ear in self.ears.items():
+                if function in inputs:
+                    here = (query.points, query.items, inputs[function], sizes[function], mesh.num_items)
+                    parts.append(ear(*here, self.config.num_heard, mesh.space, self.kernels))
+                else:
+                    parts.append(query.points.new_zeros(len(query), self.config.encoder_hidden[-1]))
+            heard[name] = torch.cat(parts, -1)
+        return heard
+
+    def decoded(
+        self,
+        latents: Mapping[str, Float[Tensor, "_queries latent"]],
+        queries: Mapping[str, Queries],
+        mesh: MeshUnion,
+        heard: Mapping[str, Float[Tensor, "_queries _heard"]],
+    ) -> dict[str, Float[Tensor, "_queries _channels"]]:
+        """d_j(z(x), what is heard, c) of all queries."""
+        return {name: self.decode(name, latents[name], query, mesh, heard.get(name)) for name, query in queries.items()}
 
     def encode(
         self, name: str, samples: FunctionSamples, coupling: Coupling, mesh: MeshUnion
@@ -201,12 +248,19 @@ class GraphElementNetwork(SFTNetwork):
         return states.new_zeros(mesh.num_items, states.shape[-1]).index_add(0, mesh.items, states)[queries.items]
 
     def decode(
-        self, name: str, latents: Float[Tensor, "queries latent"], queries: Queries, mesh: MeshUnion
+        self,
+        name: str,
+        latents: Float[Tensor, "queries latent"],
+        queries: Queries,
+        mesh: MeshUnion,
+        heard: Float[Tensor, "queries heard"] | None = None,
     ) -> Float[Tensor, "queries channels"]:
-        """d_j(z(x), c); with `reads` "all" also what is left to coarser meshes, as a last channel before its sigmoid."""
+        """d_j(z(x), what is heard, c)."""
         parts = [latents]
-        if self.config.decoder_sees == "position" and queries.points is not None:
+        if queries.points is not None and _decoders_see_place(self.config):
             parts.append(mesh.space.coordinates(queries.points))
+        if heard is not None:
+            parts.append(heard)
         if queries.conditions is not None:
             parts.append(queries.conditions)
         return self.decoders[name](torch.cat(parts, -1))
@@ -216,19 +270,20 @@ class GraphElementNetwork(SFTNetwork):
         """Answers in original units; queries are read in pieces that touch `chunk` nodes in all, so that memory stays bounded."""
         self.validate(batch, meshes)
         mesh = self.meshes(meshes, batch.num_items)
-        size = max(1, chunk // self.representation.touched(mesh))
+        size = max(1, chunk // max(self.representation.touched(mesh), self.config.num_heard))
         inputs, frame = self.seen(batch, mesh.space)
         states = self.settle(inputs, mesh)
         answers = {}
         for name, queries in batch.queries.items():
-            outputs = torch.cat([self.read(states, {name: piece}, mesh)[name] for piece in queries.split(size)])
+            outputs = torch.cat([self.read(states, {name: piece}, mesh, inputs)[name] for piece in queries.split(size)])
             answers[name] = self.answer(name, self.restored(name, outputs, queries.items, frame))
         return answers
 
     def compile_stages(self) -> None:
         """Compile `settle` and `read` each as a whole: for many predictions on meshes of one size.
 
-        The first prediction then takes a minute or so, and so does the first with other numbers of samples.
+        The first prediction then takes a minute or so, and so does the first with other numbers of samples. Where queries hear
+        samples, `read` is compiled in pieces: how many samples an item has is asked between them.
         """
         self.compiled_kernels = True  # what is left is compiled kernel by kernel
         self.settle = torch.compile(self.settle)  # type: ignore[method-assign]
@@ -293,10 +348,11 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
                 config.aggregation,
             )
         reader = Perceptron((latent + dim + 1, *config.encoder_hidden, latent)) if config.decoder_sees == "offset" else None
-        decoders = {
-            f.name: Perceptron((_decoder_inputs(config, sft, f), *config.decoder_hidden, f.channels + (config.reads == "all")))
-            for f in sft.outputs
-        }
+        share = nn.Linear(latent, 1) if config.reads == "all" else None
+        ears = {}
+        if config.num_heard > 0:
+            ears = {f.name: Ear(seen_channels(f, config, dim), dim, config.encoder_hidden[-1]) for f in sft.inputs}
+        decoders = {f.name: _build_decoder(config, sft, f) for f in sft.outputs}
         return GraphElementNetwork(
             sft,
             config,
@@ -305,13 +361,25 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
             placement,
             message_passing,
             reader,
+            share,
+            nn.ModuleDict(ears),
             nn.ModuleDict(decoders),
         )
 
 
-def _decoder_inputs(config: NetworkConfig, sft: SFT, function: OutputFunction) -> int:
-    sees_place = config.decoder_sees == "position" and not function.integrated
-    return config.latent_size + (sft.space.dim if sees_place else 0) + function.conditions
+def _build_decoder(config: NetworkConfig, sft: SFT, function: OutputFunction) -> nn.Module:
+    num_inputs = config.latent_size + function.conditions
+    if not function.integrated:
+        num_inputs += sft.space.dim if _decoders_see_place(config) else 0
+        num_inputs += len(sft.inputs) * config.encoder_hidden[-1] if config.num_heard > 0 else 0
+    if config.decoder_layers > 0:
+        (width,) = config.decoder_hidden
+        return ResidualPerceptron(num_inputs, width, config.decoder_layers, function.channels)
+    return Perceptron((num_inputs, *config.decoder_hidden, function.channels))
+
+
+def _decoders_see_place(config: NetworkConfig) -> bool:
+    return config.decoder_sees == "position" or (config.decoder_layers > 0 and config.nodes_see == "place")
 
 
 def _build_representation(config: NetworkConfig) -> Representation:

@@ -27,7 +27,10 @@ class NetworkConfig:
     `nodes_see` and `edges_see` add a node's place and spacing, and an edge's offset, length and level, to message passing.
     `rounds` is T: a number, or "diameter" for the hop diameter of each item's mesh, 2(k-1) on a k x k grid with one diagonal a
     cell.
-    `reads`: on nested meshes, queries read the "finest" mesh, or "all" of them, blended by shares that the decoders give.
+    `reads`: on nested meshes, queries read the "finest" mesh, or "all" of them, blended by shares that the network gives.
+    `num_heard`: a query hears so many of the nearest samples of every function directly, besides what it reads from nodes (see
+    `hearing`). `decoder_layers`: 0 for decoders that are perceptrons (paper); above, so many residual layers of
+    the width `decoder_hidden` says, once for all meshes of a nest, that see the query's place besides if nodes see theirs.
     """
 
     latent_size: int = 32
@@ -36,6 +39,7 @@ class NetworkConfig:
     node_hidden: int = 64
     encoder_hidden: tuple[int, ...] = (48,)
     decoder_hidden: tuple[int, ...] = (32,)
+    decoder_layers: int = 0
     samples_see: SampleSees = "value"
     relative: bool = False
     encoder_sees: Sees = "value"
@@ -46,6 +50,7 @@ class NetworkConfig:
     sharpness: float = 1.0
     learn_sharpness: bool = False
     num_touched: int = 4
+    num_heard: int = 0
     rounds: int | Literal["diameter"] = "diameter"
     reads: Literal["finest", "all"] = "finest"
     residual: bool = False
@@ -58,6 +63,15 @@ class NetworkConfig:
         for name in ("latent_size", "message_size", "edge_hidden", "node_hidden"):
             require(getattr(self, name) > 0, f"{name} must be positive; got {getattr(self, name)}")
         require(self.num_touched > 1, f"num_touched must be 2 or more, or weights jump between nodes; got {self.num_touched}")
+        require(
+            self.num_heard == 0 or (self.num_heard > 0 and len(self.encoder_hidden) > 0),
+            f"num_heard must be 0 or more, with hidden layers in encoders; got {self.num_heard} and {self.encoder_hidden}",
+        )
+        require(
+            self.decoder_layers == 0 or (self.decoder_layers > 0 and len(self.decoder_hidden) == 1),
+            "decoder_layers must be 0 or more, with one width in decoder_hidden; "
+            f"got {self.decoder_layers} and {self.decoder_hidden}",
+        )
         require(min((*self.encoder_hidden, *self.decoder_hidden, 1)) > 0, "hidden sizes must be positive")
         require(self.rounds == "diameter" or self.rounds >= 0, f"rounds must be 0 or more, or 'diameter'; got {self.rounds}")
 
@@ -108,12 +122,15 @@ DEFAULT = NetworkConfig(
     edges_see="offset",
     representation="nearest_nodes",
     sharpness=3.0,
-    rounds=4,
+    num_heard=12,
+    rounds=2,
+    decoder_hidden=(64,),
+    decoder_layers=2,
     reads="all",
     residual=True,
     norm="layer",
 )
-"""Ours: local coordinates, a sparse continuous representation, and a few rounds on each of nested meshes."""
+"""Ours: local coordinates, a few rounds on each of nested meshes, and queries that hear the nearest samples directly."""
 
 NEURAL_PROCESS = NetworkConfig(
     latent_size=128,

@@ -1,4 +1,4 @@
-"""The one feed-forward block behind e_i, rho, d_j, m_e and m_v."""
+"""The feed-forward blocks behind e_i, rho, d_j, m_e and m_v."""
 
 from __future__ import annotations
 
@@ -41,3 +41,20 @@ class Perceptron(nn.Sequential):
 
     def forward(self, input: Float[Tensor, "*n inputs"]) -> Float[Tensor, "*n outputs"]:  # noqa: A002 (nn.Sequential's name)
         return super().forward(input)
+
+
+class ResidualPerceptron(nn.Sequential):
+    """A linear layer to `width`, `num_layers` layers x + perceptron(norm(x)), a norm, and a perceptron to the outputs."""
+
+    def __init__(self, num_inputs: int, width: int, num_layers: int, num_outputs: int) -> None:
+        layers = (_ResidualLayer(width) for _ in range(num_layers))
+        super().__init__(nn.Linear(num_inputs, width), *layers, nn.LayerNorm(width), Perceptron((width, width, num_outputs)))
+
+
+class _ResidualLayer(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.perceptron = nn.LayerNorm(width), Perceptron((width, 2 * width, width))
+
+    def forward(self, rows: Float[Tensor, "*n width"]) -> Float[Tensor, "*n width"]:
+        return rows + self.perceptron(self.norm(rows))

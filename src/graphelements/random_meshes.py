@@ -23,13 +23,13 @@ def random_mesh(space: Space, num_nodes: int, generator: torch.Generator, connec
     def uniform(*size: int) -> Tensor:
         return torch.rand(*size, generator=generator)
 
-    dim = space.intrinsic_dim
+    dim, flat = space.intrinsic_dim, space.intrinsic_dim == space.dim  # elsewhere a grid of the cube meets itself at its borders
     per_axis = round(num_nodes ** (1 / dim))
-    if per_axis > 1 and uniform(1) < 0.5:
+    if flat and per_axis > 1 and uniform(1) < 0.5:
         cube = torch.cartesian_prod(*[torch.linspace(0, 1, per_axis)] * dim).reshape(-1, dim)
         cube = cube + JITTER * uniform(1) * (2 * uniform(*cube.shape) - 1) / (per_axis - 1)
     else:
-        cube = 0.5 + (halton(dim, num_nodes, generator) - 0.5) * (1 + STRETCH * uniform(1))
+        cube = 0.5 + (halton(dim, num_nodes, generator) - 0.5) * (1 + (STRETCH if flat else 0.0) * uniform(1))
     cube = cube.clamp(0, 1)
     if uniform(1) < 0.5:
         cube = _graded(cube, uniform(dim), GRADING * uniform(1))

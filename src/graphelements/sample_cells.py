@@ -26,7 +26,8 @@ THINNEST = 1e-3  # of the unit of length: cells of samples along a line, or at o
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """`log_sizes`: of the root mean square offset to the fellows along each axis, in units of the space.
+    """`log_sizes`: of the root mean square offset to the fellows along each axis, in units of the space; on a sphere, whose
+    axes mean nothing to a sample, along any of its two directions.
 
     `shapes`: how the offsets along every two axes go together, and on which side of the sample its fellows are; from -1 to 1.
     """
@@ -76,7 +77,10 @@ def _cells(
     here = sites[:, None].expand(*found.shape, sites.shape[-1])
     offsets = fellow * space.offset(sites[found.clamp(min=0)], here) / space.unit_length
     num = fellow.sum(1)
-    sizes = torch.where(num == 0, 1.0, offsets.square().sum(1) / num.clamp(min=1) + THINNEST**2).sqrt()
+    squares = offsets.square().sum(1)
+    if space.intrinsic_dim < sites.shape[-1]:
+        squares = (squares.sum(-1, keepdim=True) / space.intrinsic_dim).expand_as(squares)
+    sizes = torch.where(num == 0, 1.0, squares / num.clamp(min=1) + THINNEST**2).sqrt()
     scaled = offsets / sizes[:, None]
     together = [(scaled[..., i] * scaled[..., j]).sum(1, keepdim=True) for i, j in combinations(range(sites.shape[-1]), 2)]
     return sizes.log(), torch.cat([*together, scaled.sum(1)], -1) / num.clamp(min=1)

@@ -61,10 +61,10 @@ class SFTNetwork(nn.Module, ABC):
         """
         inputs, frame = self._in_frame(batch)
         if self.config.samples_see in LIKENESS:
-            all_cells = self._cells(inputs, batch.num_items, space or self.sft.space)
+            all_cells, dim = self._cells(inputs, batch.num_items, space or self.sft.space), self.sft.space.intrinsic_dim
             for (name, samples), cells in zip(inputs.items(), all_cells, strict=True):
                 values, scale = samples.values, self.cell_scales[name]
-                volumes = (cells.log_sizes - scale.mean).sum(-1, keepdim=True).exp()
+                volumes = (dim * (cells.log_sizes - scale.mean).mean(-1, keepdim=True)).exp()
                 values = torch.cat([values, values * volumes, scale.normalised(cells.log_sizes), cells.shapes], -1)
                 inputs[name] = replace(samples, values=values)
         return inputs, frame
@@ -78,6 +78,13 @@ class SFTNetwork(nn.Module, ABC):
     def _cells(self, inputs: Mapping[str, FunctionSamples], num_items: int, space: Space) -> list[Cells]:
         """Of samples whose values are in network units."""
         return sample_cells(list(inputs.values()), num_items, space, self.compiled_kernels, LIKENESS[self.config.samples_see])
+
+    def cell_sizes(self, name: str, samples: FunctionSamples) -> Float[Tensor, "samples dim"]:
+        """Of a function's samples as `seen` gives them: the sizes of their cells, in units of the space; one without cells."""
+        if self.config.samples_see not in LIKENESS:
+            return torch.ones_like(samples.points)
+        first = 2 * next(f.channels for f in self.sft.inputs if f.name == name)
+        return self.cell_scales[name].restored(samples.values[:, first : first + self.sft.space.dim]).exp()
 
     def _given(self, batch: SFTBatch) -> list[InputFunction]:
         return [function for function in self.sft.inputs if function.name in batch.inputs]

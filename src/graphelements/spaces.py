@@ -15,6 +15,8 @@ from torch import Tensor
 
 from .errors import require
 
+ROUNDING = 1e-14  # of the arithmetic below and in Qhull
+
 
 class Space(ABC):
     """A bounded metric space; a point is a row of `dim` numbers.
@@ -113,6 +115,7 @@ class Box(Space):
         return len(self.lower)
 
     @property
+    @no_type_check
     def intrinsic_dim(self) -> int:
         return len(self.lower)
 
@@ -162,15 +165,102 @@ class Box(Space):
         return like.new_tensor(self.lower), like.new_tensor(self.upper)
 
 
+@dataclass(frozen=True)
+class Sphere(Space):
+    """The 3-vectors of length `radius`, with distances along great circles; the unit is the radius."""
+
+    radius: float = 1.0
+    kind: Literal["sphere"] = "sphere"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", float(self.radius))
+        require(
+            math.isfinite(self.radius) and self.radius > 0, f"the radius of a sphere must be a positive length; got {self.radius}"
+        )
+
+    @property
+    def dim(self) -> int:
+        return 3
+
+    @property
+    @no_type_check
+    def intrinsic_dim(self) -> int:
+        return 2
+
+    @property
+    def measure(self) -> float:
+        return 4 * math.pi * self.radius**2
+
+    @property
+    @no_type_check
+    def unit_length(self) -> float:
+        return self.radius
+
+    @no_type_check  # compiled kernels call these two, and the compiler cannot see through the shape checks of the tests
+    def distance(self, x: Float[Tensor, "*n dim"], y: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n"]:
+        return 2 * self.radius * torch.atan2(safe_norm(x - y), safe_norm(x + y))  # accurate, and smooth, at 0 and at pi
+
+    @no_type_check
+    def offset(self, x: Float[Tensor, "*n dim"], y: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n dim"]:
+        """Tangent at y, along the great circle to x; zero where x = -y, which has no direction."""
+        along = x - (x * y).sum(-1, keepdim=True) * y / self.radius**2
+        length = safe_norm(along)
+        straight = length <= 1e-6 * self.radius
+        scale = self.distance(x, y) / torch.where(straight, 1.0, length)
+        return torch.where(straight, 1.0, scale)[..., None] * along
+
+    def coordinates(self, points: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n dim"]:
+        return points / self.radius
+
+    def project(self, points: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n dim"]:
+        """Towards or away from the centre; the centre itself goes to a pole."""
+        lengths = safe_norm(points)[..., None]
+        pole = points.new_tensor([0.0, 0.0, self.radius]).expand(points.shape)
+        there = torch.where(lengths == 0, pole, points * (self.radius / torch.where(lengths == 0, 1.0, lengths)))
+        rounding = 4 * torch.finfo(points.dtype).eps * self.radius
+        return torch.where((lengths - self.radius).abs() <= rounding, points, there)
+
+    def contains(self, points: Float[Tensor, "*n dim"]) -> Bool[Tensor, "*n"]:
+        return (points.norm(dim=-1) - self.radius).abs() <= 1e-5 * self.radius
+
+    def from_cube(self, cube: Float[Tensor, "n intrinsic"]) -> Float[Tensor, "n dim"]:
+        heights, angles = 2 * cube[:, 0] - 1, 2 * math.pi * cube[:, 1]
+        around = (1 - heights.square()).clamp(min=0).sqrt()
+        return self.project(self.radius * torch.stack([around * angles.cos(), around * angles.sin(), heights], -1))
+
+    def spiral(self, num: int) -> Float[Tensor, "num dim"]:
+        """Any number of evenly spread points: from pole to pole, turned by the golden angle from one to the next."""
+        numbers = torch.arange(num, dtype=torch.float64)
+        turns = numbers * (3 - math.sqrt(5)) / 2
+        points = self.from_cube(torch.stack([(numbers + 0.5) / max(num, 1), turns - turns.floor()], -1))
+        return self.project(points.to(torch.get_default_dtype()))
+
+    def triangulate(self, positions: Float[Tensor, "nodes dim"]) -> Int[Tensor, "cells corners"]:
+        """The faces of the convex hull, but those with the centre before them, where nodes leave half of the sphere empty.
+
+        Nodes on one circle have the triangles of the disc within it.
+        """
+        points = positions.detach().cpu().double().numpy()
+        points = points / np.linalg.norm(points, axis=1, keepdims=True)  # on the sphere again, where rounding has left it
+        tolerance = max(8 * torch.finfo(positions.dtype).eps, ROUNDING)
+        distinct, first = np.unique(points, axis=0, return_index=True)
+        apart = _apart(distinct, tolerance)
+        centred = distinct[apart] - distinct[apart].mean(0)
+        if len(apart) < 4 or np.abs(centred @ np.linalg.svd(centred, full_matrices=False)[2][-1]).max() <= tolerance:
+            return delaunay(positions)
+        from scipy.spatial import ConvexHull
+
+        hull = ConvexHull(distinct[apart])
+        outward = hull.equations[:, 3] < -1e-5  # others are seen from the centre as lines
+        return torch.as_tensor(first[apart[hull.simplices[outward]]], dtype=torch.long, device=positions.device)
+
+
 @no_type_check
 def safe_norm(vectors: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n"]:
     """Euclidean lengths whose gradient at 0 is 0 instead of NaN."""
     squared = vectors.square().sum(-1)
     zero = squared == 0
     return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
-
-
-ROUNDING = 1e-14  # of the arithmetic below and in Qhull
 
 
 def delaunay(positions: Float[Tensor, "nodes dim"]) -> Int[Tensor, "cells corners"]:

@@ -89,7 +89,7 @@ class MeshUnion:
 
     @_constant
     def areas(self) -> Float[Tensor, " nodes"]:
-        """The length, area or volume around each node, in units of the space: the integral of its P1 hat function.
+        """The length, area or volume around each node, in units of the space: the integral of its P1 hat function on flat cells.
 
         That is an equal share of each cell at the node; spacing^dim on a mesh whose cells do not fill the space.
         """
@@ -179,10 +179,16 @@ def _single_node(mesh: Mesh) -> Mesh:
 
 def _areas(mesh: Mesh) -> Float[Tensor, " nodes"]:
     cells, dim = mesh.cells, mesh.space.intrinsic_dim
-    if cells is None or not cells.shape[1] - 1 == dim == mesh.space.dim:
+    if cells is None or cells.shape[1] - 1 != dim:
         return _repeated(mesh, 1).spacing ** dim
     corners = mesh.positions[cells] / mesh.space.unit_length
-    volumes = torch.linalg.det(corners[:, 1:] - corners[:, :1]).abs() / math.factorial(dim)
+    sides = corners[:, 1:] - corners[:, :1]
+    if dim == mesh.space.dim:
+        volumes = torch.linalg.det(sides).abs() / math.factorial(dim)
+    else:  # the solid angles of triangles on a sphere (van Oosterom and Strackee 1983)
+        a, b, c = corners.unbind(1)
+        ab, bc, ca = (a * b).sum(-1), (b * c).sum(-1), (c * a).sum(-1)
+        volumes = 2 * torch.atan2((a * torch.linalg.cross(sides[:, 0], sides[:, 1])).sum(-1).abs(), 1 + ab + bc + ca)
     shares = (volumes / (dim + 1))[:, None].expand(cells.shape)
     return torch.zeros_like(mesh.positions[:, 0]).index_add(0, cells.flatten(), shares.flatten())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -156,6 +157,21 @@ def test_other_settings_in_the_folder_of_a_run_are_refused_by_name(
     assert files_in(uninterrupted) == before
 
 
+def test_a_run_from_before_there_was_a_setting_goes_on(uninterrupted: Path, houses: Path) -> None:
+    path = uninterrupted / "config.json"
+    described = path.read_text()
+    older = json.loads(described)
+    assert older["batches"].pop("moving_starts") == 0
+    path.write_text(json.dumps(older))
+    try:
+        assert call(*training(houses, uninterrupted)).out.startswith("done")
+        older["batches"].pop("items")  # of this one the run has another value than the default
+        path.write_text(json.dumps(older))
+        assert "it differs in batches.items;" in call(*training(houses, uninterrupted)).err
+    finally:
+        path.write_text(described)
+
+
 def test_a_run_that_diverges_says_so_and_keeps_its_last_good_model(houses: Path, tmp_path: Path) -> None:
     wild = {"training_learning_rate": 1e10, "training_warmup": 0, "training_clip": 0, "network_norm": "none"}
     outcome = call(*training(houses, tmp_path / "run", training_save_every=1, **wild))
@@ -170,6 +186,7 @@ def test_two_processes_learn_what_one_learns_and_stop_at_the_same_step(houses: P
     few = {"training_steps": 9, "training_validate_every": 4, "training_schedule": "constant", "training_warmup": 0}
     few |= {"training_optimizer": "adam", "training_learning_rate": 0.001}  # Muon makes rounding larger
     few |= {"batches_items": 3, "batches_scenarios": 1}  # shares of two and of one
+    few |= {"network_samples_see": "value"}  # fellows of a cell that are equally near are chosen otherwise in another batch
     one, two = tmp_path / "one", tmp_path / "two"
     shared = [*training(houses, two, **few), "--devices", "2", "--validation", "0.2"]
     with started(tmp_path, signal.SIGINT, 6, *shared) as process:

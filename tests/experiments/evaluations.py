@@ -31,6 +31,7 @@ def write_evaluation(path: Path, seed: int, errors: dict[int, float], method: st
     results = [score(method, k, error) for k, error in errors.items()]
     sizes = [k for k in errors if k > 1] or [2, 7]
     results += [score("fem", k, 1 / k**2) for k in sizes] + [score("mean", 0, 0.66)]
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"contents": {"houses": NUM_HOUSES}, "training": training, "results": results}))
     return path
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,9 +11,10 @@ import numpy as np
 import pytest
 from evaluations import write_all
 
-from graphelements.experiments.poisson_experiments import EXPERIMENTS
+from graphelements.experiments.poisson_experiments import EXPERIMENTS, SIZES
 from graphelements.experiments.poisson_figures import FIGURES
-from graphelements.experiments.poisson_summary import summarised
+from graphelements.experiments.poisson_summary import summarised, table_of
+from graphelements.experiments.reproduce import Cell, HouseFiles, Reproduction
 
 
 @pytest.mark.parametrize("experiment, name", [(e, name) for e, figures in FIGURES.items() for name in figures])
@@ -31,6 +34,36 @@ def test_every_line_is_named_beside_its_end_and_no_two_names_overlap(tmp_path: P
     shown = {text.get_text().replace("\n", " ") for axes in figure.axes for text in [*axes.texts, *axes.get_xticklabels()]}
     expected = {line["label"] for line in summary["lines"]} if name != "larger_meshes.png" else {"default (ours)"}
     assert expected <= shown
+
+
+def test_optimised_meshes_are_one_more_curve(tmp_path: Path) -> None:
+    chosen = EXPERIMENTS["poisson-square"]
+    paths = write_all(tmp_path / "poisson-square", chosen)
+    houses = {"house 17": 0.1, "house 20": 0.3, "generated 0": 100.0}
+    trial = {"start": "even", "nodes": 4, "before": 1.0, "seconds": 1.0, "valid": True, "smallest_angle": 45.0, "positions": []}
+    found = {name: [trial | {"resolution": k, "after": error / k} for k in SIZES] for name, error in houses.items()}
+    beside = tmp_path / "optimised-meshes"
+    beside.mkdir()
+    for seed in range(2):
+        for trials in found.values():
+            trials[0]["after"] *= 1 + seed
+        claims = {"model": "m", "weights": "w", "work": {}, "contents": {}}
+        (beside / f"default-{seed}.json").write_text(json.dumps(claims | {"houses": found}))
+    files = HouseFiles(Path("t"), "train", Path("t"), "test", "generated houses", {"houses": 2})
+    cells = {Cell(c, seed): path for c in chosen.curves for seed, path in enumerate(paths[c.name])}
+    reproduction = Reproduction(chosen, tmp_path / "poisson-square", files)
+    optimised = reproduction._optimised(cells)
+    assert optimised["2"]["of_seed"] == pytest.approx([0.1, 0.2])
+    assert optimised["7"]["mean"] == pytest.approx(0.2 / 7)
+    assert optimised["7"]["std"] == pytest.approx(0)
+    summary = summarised(chosen, paths, "generated houses", "houses.npz", quick=False) | {"optimised": optimised}
+    assert replace(reproduction, houses=replace(files, contents={"houses": 4}))._optimised(cells) == {}  # not all were tried
+    assert "| default, optimised meshes | 2 | 0.150 ± 0.071 | 0.067 ± 0.000 |" in table_of(summary)
+    figure = FIGURES["poisson-square"]["errors.png"](summary)
+    assert figure is not None
+    drawn = [np.asarray(line.get_xydata()) for line in figure.axes[0].get_lines()]
+    assert any(points[-1] == pytest.approx([7, 0.2 / 7]) for points in drawn)
+    assert "default, optimised meshes" in {text.get_text() for text in figure.axes[0].texts}
 
 
 def test_the_drawn_points_are_the_means(tmp_path: Path) -> None:

@@ -143,9 +143,13 @@ def test_evaluations_of_other_settings_houses_or_resolutions_are_refused_by_name
         with pytest.raises(InputError, match="is not an evaluation"):
             work.finished()
     before = json.loads(good)
-    del before["training"]["batches"]["queries"]  # a setting that there was not yet
+    del before["training"]["batches"]["moving_starts"]  # a setting that there was not yet, at its default
     path.write_text(json.dumps(before))
     assert names(work) == {"paper-grid-0"}
+    del before["training"]["batches"]["queries"]  # another one, of which this run has a value of its own
+    path.write_text(json.dumps(before))
+    with pytest.raises(InputError, match=r"it differs in batches\.queries"):
+        work.finished()
 
 
 def test_cells_of_an_experiment_beside_it_are_taken_over_where_they_are_the_same(work: Reproduction) -> None:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..experiments.poisson_experiments import OPTIMISED_MESHES
 from . import data as data_commands
 
 if TYPE_CHECKING:
     from ..experiments.reproduce import Cell, Reproduction
-
-OPTIMISED_MESHES = "optimised-meshes"
 
 
 def reproduce(

@@ -13,7 +13,7 @@ from ..data.houses import UNIT_SQUARE, Houses
 from ..data.poisson import p1_solution
 from ..meshes import mesh_at
 from ..tasks.house_fields import draw_field, draw_mesh, grid_points
-from .optimised_meshes import INPUT_SIZES, SIZES, STABLE_SIZES
+from .optimised_meshes import INPUT_SIZES, SIZES, STABLE_SIZES, TEST_HOUSE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,6 +87,23 @@ def _scattered(trial: dict[str, Any], size: int) -> bool:
 def _values(houses: Trials, start: str, size: int, *names: str) -> list[np.ndarray]:
     chosen = [t for trials in houses.values() for t in trials if (t["start"], t["resolution"]) == (start, size)]
     return [np.array([trial[name] for trial in chosen]) for name in names]
+
+
+def optimised_errors(results: list[dict[str, Any]], num_houses: int) -> dict[str, dict[str, Any]]:
+    """By size: the error of optimised meshes on the test houses, on scenarios that adapted nothing; over models as above.
+
+    Models that have not been through all `num_houses` of them do not count.
+    """
+    errors: dict[str, list[float]] = {}
+    for found in results:
+        houses = {name: trials for name, trials in found["houses"].items() if name.startswith(TEST_HOUSE)}
+        for size in SIZES if len(houses) == num_houses else ():
+            (after,) = _values(houses, "even", size, "after")
+            errors.setdefault(str(size), []).append(float(after.mean()))
+    over_models = {size: _over_models(of_size) for size, of_size in errors.items()}
+    return {
+        size: {"mean": found["mean"], "std": found["std"], "of_seed": found["of_model"]} for size, found in over_models.items()
+    }
 
 
 def table_of(summary: Summary) -> str:

@@ -65,6 +65,9 @@ class Work:
     changes: int = GrowthConfig().changes
 
 
+TEST_HOUSE = "house"
+"""Begins the names of test houses."""
+
 CLAIMS = ("model", "weights", "work", "contents")
 """What trials must have in common to be in one file."""
 
@@ -74,7 +77,7 @@ QUICK = Work(num_houses=3, num_generated=1, num_stable=1, steps=20, changes=6)
 def houses_of(data: Path | None, work: Work) -> dict[str, Houses]:
     """Houses that no shipped model was trained on, one by one: those of the test split at `data`, and generated ones."""
     generated = solved(draw_houses(work.num_generated, np.random.default_rng(GENERATED_SEED), HouseDistribution()))
-    found = {} if data is None else _one_by_one("house", TASK.load(data, "test"))
+    found = {} if data is None else _one_by_one(TEST_HOUSE, TASK.load(data, "test"))
     return dict(list(found.items())[: work.num_houses]) | _one_by_one("generated", generated)
 
 

@@ -8,6 +8,9 @@ from typing import Literal
 SIZES = (2, 3, 4, 5, 6, 7)
 LARGER = (8, 10, 12, 16, 24, 32)
 
+OPTIMISED_MESHES = "optimised-meshes"
+"""The experiment that optimises the meshes of trained networks; `poisson-square` draws its curve beside its own."""
+
 QUICK = ("training.steps=300", "batches.items=16")
 QUICK_LARGEST = 16
 """The quick form: the same curves with these settings, one seed, and no larger meshes than this."""
@@ -83,8 +86,12 @@ POISSON_ABLATION = Experiment(
 
 CHANGES: dict[str, tuple[str, ...]] = {
     "no message passing": ("network.rounds=0",),
-    "8 rounds": ("network.rounds=8",),
+    "4 rounds": ("network.rounds=4",),
+    "queries hear no samples": ("network.num_heard=0",),
+    "queries hear 6 samples": ("network.num_heard=6",),
+    "queries hear no samples, plain decoders": ("network.num_heard=0", "network.decoder_layers=0", "network.decoder_hidden=32"),
     "values without cells": ("network.samples_see=value",),
+    "cells by place alone": ("network.samples_see=cell",),
     "absolute values": ("network.relative=false",),
     "no coarser meshes": ("mesh.nested=false",),
     "queries read the finest mesh": ("network.reads=finest",),

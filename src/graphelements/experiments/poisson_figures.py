@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .poisson_experiments import SIZES
-from .poisson_summary import Summary, counted, title_of
+from .poisson_summary import OPTIMISED_LABEL, Summary, counted, title_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +34,11 @@ def draw_errors(summary: Summary) -> Figure:
     """The paper's first result: error against resolution, methods without a mesh as level lines."""
     figure, (axes,) = _figure(1, (7.2, 4.6), summary)
     labels = [_draw_line(axes, line, SIZES) for line in summary["lines"]]
+    if summary["optimised"]:
+        colour, marker = STYLES["default"]
+        values = [summary["optimised"][str(size)]["mean"] for size in SIZES]
+        axes.plot(SIZES, values, color=colour, marker=marker, markersize=4, linewidth=1.2, linestyle=(0, (1, 1)))
+        labels.append((values[-1], OPTIMISED_LABEL, colour))
     labels += [_draw_elements(axes, summary, SIZES), (summary["mean"], MEAN_LABEL, FAINT)]
     axes.axhline(summary["mean"], color=FAINT, linewidth=0.8)
     _finish(axes, SIZES, "mean squared error")

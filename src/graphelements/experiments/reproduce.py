@@ -24,10 +24,10 @@ from ..tasks.poisson_square import HELD_OUT, TASK
 from ..training import Report
 from .comparison import learned
 from .evaluation import save_evaluation
-from .poisson_experiments import EXPERIMENTS, QUICK, QUICK_LARGEST, Curve, Experiment
+from .poisson_experiments import EXPERIMENTS, OPTIMISED_MESHES, POISSON_SQUARE, QUICK, QUICK_LARGEST, Curve, Experiment
 from .poisson_figures import FIGURES
 from .poisson_summary import summarised, table_of
-from .runs import MODEL, Run, differences, settings_of, train
+from .runs import MODEL, Run, completed, differences, settings_of, train
 
 GENERATED = {"houses-train.npz": (160, 1), "houses-test.npz": (40, 2)}
 GENERATED_QUICK = {"houses-train.npz": (64, 1), "houses-test.npz": (16, 2)}
@@ -178,6 +178,7 @@ class Reproduction:
             for cell, path in finished.items():
                 paths.setdefault(cell.curve.name, []).append(path)
             summary = summarised(self.experiment, paths, self.houses.origin, str(self.houses.test), self.quick)
+            summary["optimised"] = self._optimised(finished)
             table = table_of(summary)
             for name, text in (("summary.json", json.dumps(summary, indent=1) + "\n"), ("table.md", table)):
                 with replaced(self.out / name) as temporary:
@@ -194,6 +195,18 @@ class Reproduction:
                 break
         return table
 
+    def _optimised(self, finished: dict[Cell, Path]) -> dict[str, Any]:
+        """The errors of `default` on meshes optimised for each house, from `optimised-meshes` beside this experiment."""
+        beside = self.out.parent / OPTIMISED_MESHES
+        files = [beside / f"{cell.name}.json" for cell in finished if cell.curve.name == "default"]
+        if self.experiment.name != POISSON_SQUARE.name or not any(map(exists, files)):
+            return {}
+        from .mesh_summary import optimised_errors
+        from .optimised_meshes import read_results
+
+        results = [read_results(file) for file in files if exists(file)]
+        return optimised_errors(results, self.houses.contents["houses"])
+
     def _path(self, cell: Cell) -> Path:
         return self.out / f"{cell.name}.json"
 
@@ -201,12 +214,15 @@ class Reproduction:
         return self.out / "runs" / cell.name
 
     def _mismatch(self, cell: Cell, path: Path) -> str:
-        """What an evaluation has other than this cell: settings, houses or resolutions; newer settings do not count."""
+        """What an evaluation has other than this cell: settings, houses or resolutions."""
         saved = read_json(path, "an evaluation saved by `graphelements reproduce`")
         run = self.run(cell)
         expected = json.loads(json.dumps(settings_of(run) | {"steps_done": run.config.training.steps}))
         try:
-            wrong = differences(saved["training"], expected, common=True)
+            trained = {
+                name: value for name, value in saved["training"].items() if name in expected
+            }  # beside it: seconds and such
+            wrong = differences(completed(trained), expected)
             wrong += ["houses"] if saved["contents"] != self.houses.contents else []
             scored = {key for key in map(learned, saved["results"]) if key is not None}
         except (KeyError, TypeError, ValueError, AttributeError):

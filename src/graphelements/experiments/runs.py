@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..checkpoints import Checkpoint, load_checkpoint, read_tensors, save
-from ..configs import to_plain
+from ..configs import from_plain, to_plain
 from ..errors import InputError, require
 from ..files import exists, read_json, replaced
 from ..network import build_network, num_weights
@@ -127,7 +127,7 @@ def _claim(run: Run, folder: Path, contents: dict[str, Any]) -> None:
             temporary.write_text(json.dumps(described, indent=2) + "\n")
         return
     before = read_json(path, "the JSON of a run; choose another folder")
-    changed = sorted(differences(before, described))
+    changed = sorted(differences(completed(before), described))
     # other settings take other data with them
     changed = [name for name in changed if name == "data.path" or not name.startswith("data.")] or changed
     require(
@@ -136,13 +136,25 @@ def _claim(run: Run, folder: Path, contents: dict[str, Any]) -> None:
     )
 
 
-def differences(a: Any, b: Any, prefix: str = "", common: bool = False) -> list[str]:
-    """The dotted names in which two plain settings differ; `common`: among those that both have."""
+def completed(settings: Any) -> Any:
+    """A run's settings as they were saved, those that are newer than the file at their defaults, which change nothing."""
+    names = [field.name for field in fields(RunConfig)]
+    if not isinstance(settings, dict) or "network" not in settings:
+        return settings  # of no run
+    try:
+        config = from_plain(RunConfig, {name: settings[name] for name in names if name in settings})
+    except InputError:
+        return settings  # with settings that are gone
+    return settings | json.loads(json.dumps(to_plain(config)))
+
+
+def differences(a: Any, b: Any, prefix: str = "") -> list[str]:
+    """The dotted names in which two plain settings differ."""
     if isinstance(a, dict) and isinstance(b, dict):
         return [
             name
-            for key in sorted(set(a) & set(b) if common else set(a) | set(b))
-            for name in differences(a.get(key), b.get(key), f"{prefix}.{key}" if prefix else key, common)
+            for key in sorted(set(a) | set(b))
+            for name in differences(a.get(key), b.get(key), f"{prefix}.{key}" if prefix else key)
         ]
     return [] if a == b else [prefix]
 

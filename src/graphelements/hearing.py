@@ -1,0 +1,125 @@
+"""What a point hears of the samples near it: the near field, beside what it reads from nodes.
+
+Nodes carry what acts over distances; what is close to a query, and finer than the mesh, it hears from the samples themselves, as
+particle-mesh codes split a force. Of each function a point hears its K nearest samples,
+
+    h(x) = sum over samples i of f_i(x) g(s_i) relu(a(s_i, x_i) + C o_i(x)),    f_i(x) = (1 - (d_i / R)^2)^2,
+
+with o the offset in several units (`near_features`) and R the distance of the next nearest sample, where f fades to zero, so
+that h is continuous. The factor g lets what is linear in the samples' values stay linear.
+"""
+
+from __future__ import annotations
+
+from typing import Any, no_type_check
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .edge_kernels import compiled_run, run
+from .neighbours import nearest
+from .point_kernels import with_local
+from .samples import FunctionSamples
+from .spaces import Space
+
+
+class Ear(nn.Module):
+    """The a, g and C of one function's samples."""
+
+    def __init__(self, channels: int, dim: int, hidden_size: int) -> None:
+        super().__init__()
+        self.base = nn.Linear(channels + dim, hidden_size)
+        self.gate = nn.Linear(channels, hidden_size)
+        self.local = nn.Linear(2 * dim + 1, hidden_size, bias=False)
+
+    def forward(
+        self,
+        points: Float[Tensor, "points dim"],
+        items: Int[Tensor, " points"],
+        samples: FunctionSamples,
+        sizes: Float[Tensor, "samples dim"],
+        num_items: int,
+        num_heard: int,
+        space: Space,
+        compiled: bool = False,
+    ) -> Float[Tensor, "points hidden"]:
+        """h at points of items; `samples` as encoders see them, `sizes` are those of their cells, in units of the space."""
+        if len(samples.points) == 0:
+            return points.new_zeros(len(points), self.base.out_features)
+        order = samples.items.argsort(stable=True)
+        sites, values, sizes = samples.points[order], samples.values[order], sizes[order]
+        counts = torch.bincount(samples.items, minlength=num_items)
+        found = nearest(points, items, sites, counts.cumsum(0) - counts, counts.tolist(), num_heard + 1, compiled)
+        learned = torch.is_grad_enabled() and any(each.requires_grad for each in (points, sites, sizes))
+        near, fades, local = run(near_features, points, found, sites, sizes, space, compiled=compiled and not learned)
+        base, gate = self.base(torch.cat([values, space.coordinates(sites)], -1)), self.gate(values)
+        if compiled and not learned:
+            return _Heard.apply(base, gate, near, fades, local, self.local.weight.T.contiguous())
+        terms = (base[near] + self.local(local)).relu() * gate[near]
+        return torch.einsum("pk,pkh->ph", fades, terms)
+
+
+@no_type_check  # the compiler cannot see through the shape checks of the tests
+def near_features(
+    points: Float[Tensor, "points dim"],
+    found: Int[Tensor, "points near"],
+    sites: Float[Tensor, "samples dim"],
+    sizes: Float[Tensor, "samples dim"],
+    space: Space,
+) -> tuple[Int[Tensor, "points heard"], Float[Tensor, "points heard"], Float[Tensor, "points heard local"]]:
+    """Which samples each point hears, how much, and where they are, from the nearest samples and one more (-1: none).
+
+    Where: the offset in units of the space; along each axis the same in units of the cell, o / sqrt(o^2 + size^2), from -1 to 1;
+    and the logarithm of the distance in these units.
+    """
+    missing, rows = found < 0, found.clamp(min=0)
+    here = points[:, None].expand(*rows.shape, points.shape[-1])
+    offsets = space.offset(here, sites[rows]) / space.unit_length
+    squares = offsets.square().sum(-1)
+    beyond = torch.where(missing[:, -1:], torch.inf, squares[:, -1:].clamp(min=1e-12))
+    fades = torch.where(missing, 0.0, (1 - squares.clamp(min=1e-12) / beyond).clamp(min=0).square())[:, :-1]
+    offsets, sizes = offsets[:, :-1], sizes[rows[:, :-1]]
+    scaled = offsets / sizes
+    directions = scaled * (1 + scaled.square()).rsqrt()
+    distances = 0.5 * (1 + scaled.square().sum(-1, keepdim=True)).log()
+    return rows[:, :-1], fades, torch.cat([offsets, directions, distances], -1)
+
+
+class _Heard(torch.autograd.Function):
+    """h from its parts, with kernels that form the terms on the fly; its gradients are those of a, g and C."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs) -> Float[Tensor, "points hidden"]:
+        inputs = [tensor.detach() for tensor in inputs]  # the compiler wants leaves
+        ctx.save_for_backward(*inputs)
+        return compiled_run(_Kernels.heard, *inputs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Float[Tensor, "points hidden"]) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        base, _, near, _, local, _ = ctx.saved_tensors
+        by_base, by_gate = (
+            compiled_run(kernel, *ctx.saved_tensors, gradient.contiguous()).flatten(0, 1)
+            for kernel in (_Kernels.by_base, _Kernels.by_gate)
+        )
+        of_samples = (torch.zeros_like(base).index_add_(0, near.flatten(), terms) for terms in (by_base, by_gate))
+        return *of_samples, None, None, None, local.flatten(0, 1).T @ by_base
+
+
+@no_type_check  # the compiler cannot see through the shape checks of the tests
+class _Kernels:
+    @staticmethod
+    def heard(base, gate, near, fades, local, weight) -> Float[Tensor, "points hidden"]:
+        terms = with_local(base[near], local, weight).relu() * gate[near]
+        return (terms * fades[..., None]).sum(1)
+
+    @staticmethod
+    def by_base(base, gate, near, fades, local, weight, gradient) -> Float[Tensor, "points heard hidden"]:
+        passed = gradient[:, None] * fades[..., None] * gate[near]
+        return torch.where(with_local(base[near], local, weight) > 0, passed, 0.0)
+
+    @staticmethod
+    def by_gate(base, gate, near, fades, local, weight, gradient) -> Float[Tensor, "points heard hidden"]:
+        return with_local(base[near], local, weight).relu() * (gradient[:, None] * fades[..., None])

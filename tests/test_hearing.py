@@ -1,0 +1,126 @@
+"""What queries hear of samples: the sum it stands for, compiled or not, and continuous where the nearest samples change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from cases import RAGGED_SFT, largest_jump, random_item, seeded
+
+from graphelements.edge_kernels import compiler_available
+from graphelements.errors import InputError
+from graphelements.hearing import Ear
+from graphelements.meshes import grid_mesh
+from graphelements.network import GraphElementNetwork, build_network
+from graphelements.network_config import DEFAULT
+from graphelements.samples import FunctionSamples, Queries, SFTBatch, collate
+
+SPACE = RAGGED_SFT.space
+HEARD = 3
+
+
+def samples(num: int, num_items: int = 1, dtype: torch.dtype = torch.float32) -> FunctionSamples:
+    items = torch.arange(num_items).repeat_interleave(num)[torch.randperm(num * num_items, generator=seeded(5))]
+    values = torch.randn(len(items), 4, generator=seeded(1), dtype=dtype)
+    return FunctionSamples(SPACE.sample(len(items), seeded(0)).to(dtype), values, items)
+
+
+def ear(dtype: torch.dtype = torch.float32) -> Ear:
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return Ear(4, 2, 8).to(dtype)
+
+
+def network(**changes) -> GraphElementNetwork:
+    return build_network(RAGGED_SFT, replace(DEFAULT, **{"num_heard": HEARD, **changes}), seed=1)
+
+
+def test_a_point_hears_the_fading_sum_of_its_nearest_samples():
+    given, hears = samples(6), ear()
+    sizes = torch.rand(6, 2, generator=seeded(2)) + 0.1
+    point = torch.tensor([[0.3, -0.2]])
+    found = hears(point, torch.zeros(1, dtype=torch.long), given, sizes, 1, HEARD, SPACE)
+    offsets = (point - given.points) / SPACE.unit_length
+    order = offsets.norm(dim=-1).argsort()
+    reach = offsets[order[HEARD]].norm()
+    expected = torch.zeros(8)
+    for i in order[:HEARD]:
+        scaled = offsets[i] / sizes[i]
+        local = torch.cat([offsets[i], scaled / (1 + scaled**2).sqrt(), 0.5 * (1 + scaled.square().sum()).log()[None]])
+        base = hears.base(torch.cat([given.values[i], SPACE.coordinates(given.points[i][None])[0]]))
+        fade = (1 - (offsets[i].norm() / reach) ** 2) ** 2
+        expected = expected + fade * hears.gate(given.values[i]) * (base + hears.local(local)).relu()
+    torch.testing.assert_close(found[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_samples_of_other_items_are_not_heard():
+    given, hears = samples(5, num_items=2), ear()
+    sizes = torch.ones(10, 2)
+    points, items = SPACE.sample(4, seeded(7)), torch.tensor([0, 1, 1, 0])
+    together = hears(points, items, given, sizes, 2, HEARD, SPACE)
+    for item in (0, 1):
+        own = given.items == item
+        alone = FunctionSamples(given.points[own], given.values[own])
+        here = points[items == item]
+        found = hears(here, torch.zeros(len(here), dtype=torch.long), alone, torch.ones(5, 2), 1, HEARD, SPACE)
+        torch.testing.assert_close(together[items == item], found)
+
+
+@pytest.mark.parametrize("num", [0, 1, 2, 3])
+def test_all_are_heard_in_full_where_there_are_no_more(num):
+    given, hears = samples(num), ear()
+    points = SPACE.sample(5, seeded(7))
+    found = hears(points, torch.zeros(5, dtype=torch.long), given, torch.ones(num, 2), 1, HEARD, SPACE)
+    one_by_one = [
+        hears(points, torch.zeros(5, dtype=torch.long), FunctionSamples(p[None], v[None]), torch.ones(1, 2), 1, HEARD, SPACE)
+        for p, v in zip(given.points, given.values, strict=True)
+    ]
+    torch.testing.assert_close(found, torch.stack([torch.zeros(5, 8), *one_by_one]).sum(0))
+
+
+def test_what_is_heard_is_continuous():
+    given, hears, zeros = samples(12), ear(), torch.zeros(1, dtype=torch.long)
+    sizes = torch.full((12, 2), 0.3)
+
+    def first(points: torch.Tensor) -> torch.Tensor:
+        return hears(points, zeros.expand(len(points)), given, sizes, 1, HEARD, SPACE)[:, 0]
+
+    with torch.no_grad():
+        spread = first(SPACE.sample(200, seeded(4))).std()
+        assert largest_jump(first, SPACE, 2) < 0.05 * spread
+
+
+@pytest.mark.skipif(not compiler_available(), reason="torch finds no C++ compiler here")
+def test_compiled_hearing_has_the_same_numbers_and_gradients():
+    given, hears = samples(9, num_items=3, dtype=torch.float64), ear(torch.float64)
+    points, items = SPACE.sample(20, seeded(7)).double(), torch.randint(3, (20,), generator=seeded(8))
+    sizes = torch.rand(27, 2, generator=seeded(9), dtype=torch.float64) + 0.1
+    given = replace(given, values=given.values.requires_grad_())
+    results = []
+    for compiled in (False, True):
+        found = hears(points, items, given, sizes, 3, HEARD, SPACE, compiled)
+        gradients = torch.autograd.grad(found.square().sum(), [given.values, *hears.parameters()])
+        results.append((found, *gradients))
+    for plain, fused in zip(*results, strict=True):
+        torch.testing.assert_close(plain, fused)
+
+
+def test_a_network_that_hears_trains_and_needs_its_inputs_to_read():
+    gen, mesh = network(), grid_mesh(SPACE, 3)
+    batch = collate([random_item(RAGGED_SFT, seeded(n), most=20) for n in range(3)])
+    gen.loss(gen(batch, mesh), batch).backward()
+    assert all(p.grad is not None and p.grad.any() for p in gen.ears["heat"].parameters())
+    inputs, _ = gen.seen(batch)
+    with pytest.raises(InputError, match="give `read` the inputs"):
+        gen.read(gen.settle(inputs, gen.meshes(mesh, batch.num_items)), batch.queries, gen.meshes(mesh, batch.num_items))
+
+
+def test_a_function_that_is_absent_is_silence():
+    gen, mesh = network(), grid_mesh(SPACE, 3)
+    queries = {"warmth": Queries(SPACE.sample(5, seeded(3)), torch.randn(5, 2, generator=seeded(4)))}
+    heat = FunctionSamples(SPACE.sample(4, seeded(0)), torch.randn(4, 2, generator=seeded(1)))
+    none = FunctionSamples(torch.zeros(0, 2), torch.zeros(0, next(f.channels for f in RAGGED_SFT.inputs if f.name != "heat")))
+    other = next(f.name for f in RAGGED_SFT.inputs if f.name != "heat")
+    absent, empty = SFTBatch({"heat": heat}, queries), SFTBatch({"heat": heat, other: none}, queries)
+    torch.testing.assert_close(gen.predict(absent, mesh), gen.predict(empty, mesh))
