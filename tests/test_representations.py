@@ -318,7 +318,7 @@ def test_representations_say_which_meshes_they_need():
     points = torch.rand(2, 2)
     with pytest.raises(InputError, match="grid mesh"):
         Multilinear()(points, zeros(2), union(scattered_mesh(Box(), 5, seeded(0)), 1))
-    with pytest.raises(InputError, match="planar"):
+    with pytest.raises(InputError, match="a plane or a sphere"):
         Barycentric()(torch.rand(2, 3), zeros(2), union(grid_mesh(SPACES["block"], 2), 1))
     with pytest.raises(InputError, match="at least two"):
         NearestNodes(1)
