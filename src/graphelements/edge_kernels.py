@@ -91,7 +91,7 @@ class _Kernels:
         """s_j of the nodes of a bucket; `own` are their rows of `terms.nodes`."""
         from_senders, to_senders = terms.nodes.chunk(2, 1)[0], own.chunk(2, 1)[1]
         heard = embedding(bucket.senders, from_senders) + (to_senders + terms.bias)
-        return _Kernels.with_features(heard, embedding(bucket.incoming, terms.features), terms.weight).relu().sum(0)
+        return with_features(heard, embedding(bucket.incoming, terms.features), terms.weight).relu().sum(0)
 
     @staticmethod
     def node_gradient(
@@ -105,8 +105,8 @@ class _Kernels:
         (from_senders, from_receivers), (to_receivers, to_senders) = terms.nodes.chunk(2, 1), own.chunk(2, 1)
         sent = embedding(bucket.receivers, from_receivers) + (to_receivers + terms.bias)
         heard = embedding(bucket.senders, from_senders) + (to_senders + terms.bias)
-        sent = _Kernels.with_features(sent, embedding(bucket.outgoing, terms.features), terms.weight)
-        heard = _Kernels.with_features(heard, embedding(bucket.incoming, terms.features), terms.weight)
+        sent = with_features(sent, embedding(bucket.outgoing, terms.features), terms.weight)
+        heard = with_features(heard, embedding(bucket.incoming, terms.features), terms.weight)
         of_senders = torch.where(sent > 0, embedding(bucket.receivers, gradient), 0.0).sum(0)
         of_receivers = torch.where(heard > 0, own_gradient, 0.0).sum(0)
         return torch.cat([of_senders, of_receivers], 1)
@@ -132,19 +132,20 @@ class _Kernels:
         """The gradient that passes through the relu of every edge."""
         from_senders, from_receivers = terms.nodes.chunk(2, 1)
         total = embedding(senders, from_senders) + (embedding(receivers, from_receivers) + terms.bias)
-        total = _Kernels.with_features(total, terms.features, terms.weight)
+        total = with_features(total, terms.features, terms.weight)
         return torch.where(total > 0, embedding(receivers, gradient), 0.0)
 
-    @staticmethod
-    def with_features(
-        total: Float[Tensor, "*edges hidden"],
-        features: Float[Tensor, "*edges features"],
-        weight: Float[Tensor, "features hidden"],
-    ) -> Float[Tensor, "*edges hidden"]:
-        """`total` + c_e, as a loop: a matrix product would not fuse with the rest."""
-        for column, row in zip(features.unbind(-1), weight.unbind(0), strict=True):
-            total = total + column[..., None] * row
-        return total
+
+@no_type_check  # the compiler cannot see through the shape checks of the tests
+def with_features(
+    total: Float[Tensor, "*edges hidden"],
+    features: Float[Tensor, "*edges features"],
+    weight: Float[Tensor, "features hidden"],
+) -> Float[Tensor, "*edges hidden"]:
+    """`total` + features weight, as a loop over the few features: a matrix product would not fuse with the rest."""
+    for column, row in zip(features.unbind(-1), weight.unbind(0), strict=True):
+        total = total + column[..., None] * row
+    return total
 
 
 def _by_bucket(kernel: Callable, tables: EdgeTables, terms: Terms, *by_node: Tensor) -> Tensor:

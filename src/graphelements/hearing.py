@@ -18,9 +18,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .edge_kernels import compiled_run, run
+from .edge_kernels import compiled_run, run, with_features
 from .neighbours import nearest
-from .point_kernels import with_local
 from .samples import FunctionSamples
 from .spaces import Space
 
@@ -112,14 +111,14 @@ class _Heard(torch.autograd.Function):
 class _Kernels:
     @staticmethod
     def heard(base, gate, near, fades, local, weight) -> Float[Tensor, "points hidden"]:
-        terms = with_local(base[near], local, weight).relu() * gate[near]
+        terms = with_features(base[near], local, weight).relu() * gate[near]
         return (terms * fades[..., None]).sum(1)
 
     @staticmethod
     def by_base(base, gate, near, fades, local, weight, gradient) -> Float[Tensor, "points heard hidden"]:
         passed = gradient[:, None] * fades[..., None] * gate[near]
-        return torch.where(with_local(base[near], local, weight) > 0, passed, 0.0)
+        return torch.where(with_features(base[near], local, weight) > 0, passed, 0.0)
 
     @staticmethod
     def by_gate(base, gate, near, fades, local, weight, gradient) -> Float[Tensor, "points heard hidden"]:
-        return with_local(base[near], local, weight).relu() * (gradient[:, None] * fades[..., None])
+        return with_features(base[near], local, weight).relu() * (gradient[:, None] * fades[..., None])

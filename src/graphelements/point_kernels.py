@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .edge_kernels import compiled_run
+from .edge_kernels import compiled_run, with_features
 from .representations import Coupling
 
 
@@ -98,30 +98,18 @@ class _Kernels:
         local: Float[Tensor, "points touched local"],
         weight: Float[Tensor, "local hidden"],
     ) -> Float[Tensor, "points hidden"]:
-        return (with_local(from_nodes[nodes], local, weight).relu() * weights[..., None]).sum(1)
+        return (with_features(from_nodes[nodes], local, weight).relu() * weights[..., None]).sum(1)
 
     @staticmethod
     def passed_by_read(from_nodes, nodes, weights, local, weight, gradient) -> Float[Tensor, "points touched hidden"]:
-        terms = with_local(from_nodes[nodes], local, weight)
+        terms = with_features(from_nodes[nodes], local, weight)
         return torch.where(terms > 0, gradient[:, None] * weights[..., None], 0.0)
 
     @staticmethod
     def write(from_samples, weights, local, weight) -> Float[Tensor, "points touched hidden"]:
-        return with_local(from_samples[:, None], local, weight).relu() * weights[..., None]
+        return with_features(from_samples[:, None], local, weight).relu() * weights[..., None]
 
     @staticmethod
     def passed_by_write(from_samples, nodes, weights, local, weight, gradient) -> Float[Tensor, "points touched hidden"]:
-        terms = with_local(from_samples[:, None], local, weight)
+        terms = with_features(from_samples[:, None], local, weight)
         return torch.where(terms > 0, gradient[nodes] * weights[..., None], 0.0)
-
-
-@no_type_check
-def with_local(
-    base: Float[Tensor, "points touched hidden"],
-    local: Float[Tensor, "points touched local"],
-    weight: Float[Tensor, "local hidden"],
-) -> Float[Tensor, "points touched hidden"]:
-    """`base` + C o, as a loop over the few numbers of o: a matrix product would not fuse with the rest."""
-    for column, row in zip(local.unbind(-1), weight.unbind(0), strict=True):
-        base = base + column[..., None] * row
-    return base

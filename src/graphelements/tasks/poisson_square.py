@@ -71,7 +71,7 @@ PRESETS = {
     "np": RunConfig(
         NEURAL_PROCESS, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=4500, learning_rate=1e-3)
     ),
-    "np-tuned": RunConfig(  # with what `default` has and a neural process can have; "patch" was no gain for baselines
+    "np-tuned": RunConfig(  # with what `default` has and a neural process can have, but cells by place
         replace(NEURAL_PROCESS, samples_see="cell", relative=True),
         batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
         training=TrainingConfig(steps=18000, learning_rate=4e-3, optimizer="muon", validate_every=3000),
