@@ -94,3 +94,14 @@ def test_functions_with_other_numbers_of_channels_have_the_same_cells_together_a
     functions = [FunctionSamples(torch.rand(12, 2, generator=drawn), torch.randn(12, n, generator=drawn)) for n in (1, 3)]
     for cells, alone in zip(sample_cells(functions, 1, Box(), likeness=0.3), functions, strict=True):
         assert torch.allclose(cells.log_sizes, sample_cells([alone], 1, Box(), likeness=0.3)[0].log_sizes)
+
+
+def test_equally_near_fellows_are_chosen_whatever_else_is_in_the_batch():
+    heater = rectangle((0.25, 0.25), (0.5, 0.25))  # the middle of a side has several fellows that are equally near
+    alone = cells_of(heater)
+    for others in (5, 12, 40, 90):
+        points = torch.cat([heater, torch.rand(others, 2, generator=seeded(others))])
+        items = torch.tensor([0] * len(heater) + [1] * others)
+        both = sample_cells([FunctionSamples(points, torch.zeros(len(points), 1), items)], 2, Box())[0]
+        assert torch.equal(both.log_sizes[: len(heater)], alone.log_sizes)
+        assert torch.equal(both.shapes[: len(heater)], alone.shapes)

@@ -23,7 +23,8 @@ def nearest(
     num: int,
     compiled: bool = False,
 ) -> Int[Tensor, "points num"]:
-    """Indices of the `num` nearest sites (by straight distance) of each point, nearest first; -1 where its item has fewer.
+    """Indices of the `num` nearest sites (by straight distance) of each point, nearest first, of equally near ones the first;
+    -1 where its item has fewer.
 
     The sites of item i are the rows from `starts[i]`, `counts[i]` of them. Small items are searched on the device by a table of
     distances, large ones by one k-d tree in which items lie far apart along an extra axis.
@@ -37,7 +38,7 @@ def nearest(
     filled = columns < torch.tensor(counts, device=points.device)[:, None]
     tables = torch.where(filled, sites.T[:, rows.clamp(max=len(sites) - 1)], torch.inf)  # dim, items, most
     kept = min(num, most)
-    near, slots = run(_squared_distances, points, point_items, tables, compiled=compiled).topk(kept, largest=False)
+    near, slots = _smallest(run(_squared_distances, points, point_items, tables, compiled=compiled), kept)
     found = torch.where(near < torch.inf, starts[point_items][:, None] + slots, -1)
     return torch.nn.functional.pad(found, (0, num - kept), value=-1)
 
@@ -50,6 +51,17 @@ def _squared_distances(
     for x, table in zip(points.unbind(-1), tables.unbind(0), strict=True):  # by coordinate: much faster than one sum over them
         squared = squared + (x[:, None] - table[items]).square()
     return squared
+
+
+def _smallest(distances: Float[Tensor, "points most"], num: int) -> tuple[Float[Tensor, "points num"], Int[Tensor, "points num"]]:
+    """The smallest of every row and their columns; of equals the first, where `topk` takes any, by the width of its table."""
+    if distances.dtype != torch.float32:
+        near, slots = distances.sort(stable=True)
+        return near[:, :num], slots[:, :num]
+    columns = torch.arange(distances.shape[1], device=distances.device)
+    keys = (distances.view(torch.int32).long() << 32) + columns  # bits of floats that are not negative are ordered as they are
+    slots = keys.topk(num, largest=False).values & 0xFFFFFFFF
+    return distances.gather(1, slots), slots
 
 
 def _tree_search(

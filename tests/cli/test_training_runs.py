@@ -186,7 +186,6 @@ def test_two_processes_learn_what_one_learns_and_stop_at_the_same_step(houses: P
     few = {"training_steps": 9, "training_validate_every": 4, "training_schedule": "constant", "training_warmup": 0}
     few |= {"training_optimizer": "adam", "training_learning_rate": 0.001}  # Muon makes rounding larger
     few |= {"batches_items": 3, "batches_scenarios": 1}  # shares of two and of one
-    few |= {"network_samples_see": "value"}  # fellows of a cell that are equally near are chosen otherwise in another batch
     one, two = tmp_path / "one", tmp_path / "two"
     shared = [*training(houses, two, **few), "--devices", "2", "--validation", "0.2"]
     with started(tmp_path, signal.SIGINT, 6, *shared) as process:
