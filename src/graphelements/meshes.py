@@ -272,11 +272,13 @@ def _grid_at(space: Space, axes: tuple[Float[Tensor, " _"], ...], connect: Conne
 class MeshConfig:
     """How a task places nodes and joins them, for any resolution.
 
+    `layout`: "grid" (on a sphere latitudes and longitudes) or "icosahedron" (of a sphere).
     `edges`: "grid" (axes and `diagonals`), "delaunay" (on a grid: its fixed tie-break, the same as "grid" with one diagonal),
     "radius" (`radius` in units of the grid spacing) or "multiscale" (nested subsets, each `scale_ratio` times smaller).
     `nested` puts ever coarser meshes behind each one, each with `nesting_ratio` times fewer nodes along every dimension.
     """
 
+    layout: Literal["grid", "icosahedron"] = "grid"
     edges: Literal["grid", "delaunay", "radius", "multiscale"] = "delaunay"
     diagonals: Diagonals = "one"
     radius: float = 1.5
@@ -291,6 +293,7 @@ class MeshConfig:
 
 def build_grid(config: MeshConfig, space: Box, resolution: int) -> Mesh:
     """The regular mesh of a resolution under a config."""
+    require(config.layout == "grid", f"a box has meshes with mesh.layout=grid; got {config.layout}")
     mesh = _build_grid(config, space, resolution)
     return mesh.nested(config.nesting_ratio) if config.nested else mesh
 

@@ -7,15 +7,40 @@ import math
 import torch
 
 from .errors import require
-from .meshes import Mesh
+from .meshes import Mesh, MeshConfig, mesh_at
 from .spaces import Space, Sphere
-from .topology import cell_edges, radius_edges
+from .topology import cell_edges, delaunay_edges, multiscale_edges, radius_edges
+
+LARGEST = 300
 
 
-def sphere_mesh(space: Space, order: int) -> Mesh:
+def build_sphere(config: MeshConfig, space: Sphere, resolution: int) -> Mesh:
+    """The regular mesh of a resolution under a config: so many latitudes, one being a single node; or, of an icosahedron, so
+    many pieces of each of its edges, a power of two.
+    """
+    require(1 <= resolution <= LARGEST, f"the resolution must be 1 to {LARGEST}; got {resolution}")
+    if config.layout == "icosahedron":
+        require(resolution & (resolution - 1) == 0, f"edges of an icosahedron have 1, 2, 4, ... pieces; got {resolution}")
+        mesh = icosahedral_mesh(space, resolution.bit_length() - 1)
+        positions = mesh.positions
+    elif resolution == 1:
+        return mesh_at(space, space.project(torch.tensor([[0.0, 0.0, space.radius]])))
+    else:
+        mesh = sphere_mesh(space, resolution, 1.0 if config.edges == "delaunay" else config.radius)
+        positions = mesh.positions
+    if config.edges == "multiscale":
+        mesh = mesh_at(space, positions, multiscale_edges(config.scale_ratio))
+    elif config.edges == "delaunay":
+        mesh = mesh_at(space, positions, delaunay_edges)
+    else:
+        require(config.edges == "radius" and config.layout == "grid", "meshes of a sphere have delaunay or multiscale edges")
+    return mesh.nested(config.nesting_ratio) if config.nested else mesh
+
+
+def sphere_mesh(space: Space, order: int, reach: float = 1.0) -> Mesh:
     """The paper's mesh of the sphere (A.3): `order` latitudes with 2 order - 2 nodes each, poles one; pi / (order - 1) apart.
 
-    All nodes at most so far apart are joined: neighbours along and across latitudes, and near the poles many more.
+    All nodes at most `reach` times so far apart are joined: neighbours along and across latitudes, and near the poles many more.
     """
     radius = _radius(space)
     require(order > 1, f"a mesh of the sphere has two latitudes, its poles, or more; got {order}")
@@ -25,7 +50,7 @@ def sphere_mesh(space: Space, order: int) -> Mesh:
     polar, azimuth = torch.tensor([*places, (math.pi, 0.0)], dtype=torch.float64).unbind(-1)
     around = polar.sin()
     exact = radius * torch.stack([around * azimuth.cos(), around * azimuth.sin(), polar.cos()], -1)
-    edges = radius_edges(step * radius)(space, exact)  # of exact positions: so many are just so far apart
+    edges = radius_edges(reach * step * radius)(space, exact)  # of exact positions: so many are just so far apart
     positions = space.project(exact.to(torch.get_default_dtype()))
     return Mesh(space, positions, *edges, cells=space.triangulate(positions))
 

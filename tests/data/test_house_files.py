@@ -14,7 +14,8 @@ from malformed_houses import BAD_DIRECTORY, BAD_HOUSE, BAD_NPZ
 from real_data import needs_real_houses, real_houses
 
 from graphelements import _version
-from graphelements.data.house_files import load_houses, read_house_json, read_manifest, save_houses
+from graphelements.data.archives import read_manifest
+from graphelements.data.house_files import load_houses, read_house_json, save_houses
 from graphelements.data.houses import Houses, encode
 from graphelements.data.poisson import solved
 from graphelements.data.random_houses import HouseDistribution, draw_houses

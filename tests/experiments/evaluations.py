@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from graphelements.experiments.poisson_experiments import Experiment
+from graphelements.experiments.experiment import Experiment
 
 NUM_HOUSES = 4
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from evaluations import write_all
 
-from graphelements.experiments.poisson_experiments import EXPERIMENTS, SIZES
+from graphelements.experiments.poisson_experiments import SIZES
 from graphelements.experiments.poisson_figures import FIGURES
-from graphelements.experiments.poisson_summary import summarised, table_of
-from graphelements.experiments.reproduce import Cell, HouseFiles, Reproduction
+from graphelements.experiments.reproduce import EXPERIMENTS, Cell, HouseFiles, Reproduction
+from graphelements.experiments.summaries import summarised, table_of
 
 
 @pytest.mark.parametrize("experiment, name", [(e, name) for e, figures in FIGURES.items() for name in figures])

@@ -51,7 +51,7 @@ def inspect(
 
     Example: graphelements data inspect houses.npz
     """
-    from ..data.house_files import read_manifest
+    from ..data.archives import read_manifest
     from ..tasks import get_task
 
     chosen = get_task(task)

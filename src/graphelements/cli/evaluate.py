@@ -29,6 +29,7 @@ def evaluate(
 
     from ..errors import InputError, require
     from ..experiments.evaluation import save_evaluation
+    from ..experiments.summaries import size_name
     from ..files import exists
 
     try:
@@ -48,7 +49,7 @@ def evaluate(
     table = Table("method", "nodes", "MSE", "std over houses", "ms a scenario")
     for score in evaluation["results"]:
         size = score["resolution"]
-        nodes = f"{size}x{size}" if size else f"{score['nodes']} of {mesh}" if score["nodes"] else "-"
+        nodes = size_name(size, score["nodes"]) if size else f"{score['nodes']} of {mesh}" if score["nodes"] else "-"
         seconds = f"{1e3 * score['seconds_per_scenario']:.2f}" if score["seconds_per_scenario"] else "-"
         table.add_row(score["method"], nodes, f"{score['mse_mean']:.5f}", f"{score['mse_std']:.5f}", seconds)
     Console().print(table)

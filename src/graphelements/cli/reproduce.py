@@ -10,12 +10,14 @@ import typer
 from ..experiments.poisson_experiments import OPTIMISED_MESHES
 from . import data as data_commands
 
+NAMES = "poisson-square, poisson-ablation, default-ablation, optimised-meshes, poisson-sphere or scattered-sphere."
+
 if TYPE_CHECKING:
     from ..experiments.reproduce import Cell, Reproduction
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="poisson-square, poisson-ablation, default-ablation or optimised-meshes.")],
+    experiment: Annotated[str, typer.Argument(help=NAMES)],
     data: Annotated[
         Path | None, typer.Option(help="The authors' directory, or a data file [houses are generated into the folder].")
     ] = None,
@@ -46,10 +48,8 @@ def reproduce(
         _optimise_meshes(model or ["poisson-square"], data, out, quick, quiet, refused)
         return
     from ..errors import choose, require
-    from ..experiments.poisson_experiments import EXPERIMENTS
-    from ..experiments.reproduce import Reproduction, cells_of, find_houses, get_experiment, houses_to_generate
+    from ..experiments.reproduce import EXPERIMENTS, Reproduction, cells_of, find_houses, get_experiment, houses_to_generate
     from ..files import require_writable
-    from ..tasks.poisson_square import TASK
 
     choose("the experiment", experiment, (*EXPERIMENTS, OPTIMISED_MESHES))
     require(model is None, f"--model is for optimised-meshes; {experiment} trains its own")
@@ -59,8 +59,8 @@ def reproduce(
     require_writable(folder / "summary.json")
     try:
         if data is None:
-            for path, (num, seed) in houses_to_generate(folder, quick).items():
-                data_commands.generate(TASK.name, path, num, seed)
+            for path, (num, seed) in houses_to_generate(folder, chosen, quick).items():
+                data_commands.generate(chosen.task, path, num, seed)
         work = Reproduction(chosen, folder, find_houses(data, folder, chosen), quick)
         for cell in cells:
             work.run(cell)  # what is wrong with one is said before the first is trained

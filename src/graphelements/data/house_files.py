@@ -10,22 +10,15 @@ from __future__ import annotations
 
 import json
 import re
-import zipfile
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .._version import __version__
-from ..errors import InputError, require
-from ..files import replaced
+from ..errors import require
+from .archives import named, opened, real_numbers, save_archive
 from .houses import Heater, House, Houses, Scenario, some
-
-FORMAT = "graphelements houses"
-FORMAT_VERSION = 1
 
 _ARRAYS = {
     "numbers": 1,
@@ -36,17 +29,6 @@ _ARRAYS = {
     "query_points": 4,
     "temperatures": 3,
 }
-_UNREADABLE = (
-    OSError,
-    ValueError,
-    EOFError,
-    KeyError,
-    MemoryError,
-    RecursionError,
-    NotImplementedError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 def save_houses(path: str | Path, houses: Houses, manifest: Mapping[str, Any] | None = None) -> None:
@@ -54,15 +36,8 @@ def save_houses(path: str | Path, houses: Houses, manifest: Mapping[str, Any] | 
     path = Path(path)
     temperatures = [house.temperatures for house in houses.houses if house.temperatures is not None]
     require(len(temperatures) == len(houses), "only houses with temperatures can be saved; solve them first")
-    described = {
-        **(manifest or {}),
-        "format": FORMAT,
-        "version": FORMAT_VERSION,
-        "library": f"graphelements {__version__}",
-        "counts": {"houses": len(houses), "scenarios": houses.num_scenarios, "queries": houses.num_queries},
-    }
+    counts = {"houses": len(houses), "scenarios": houses.num_scenarios, "queries": houses.num_queries}
     arrays = {
-        "manifest": np.array(json.dumps(described, sort_keys=True)),
         "numbers": np.array(houses.numbers),
         "num_heaters": np.array([len(house.rectangles) for house in houses.houses]),
         "rectangles": np.concatenate([house.rectangles for house in houses.houses]),
@@ -71,30 +46,22 @@ def save_houses(path: str | Path, houses: Houses, manifest: Mapping[str, Any] | 
         "query_points": np.stack([house.query_points for house in houses.houses]),
         "temperatures": np.stack(temperatures),
     }
-    with replaced(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    save_archive(path, "houses", arrays, {**(manifest or {}), "counts": counts})
 
 
 def load_houses(path: str | Path, numbers: Sequence[int] | None = None) -> Houses:
     """The houses of a `.npz` or of a directory in the authors' format; all of them, or those of these numbers."""
     path = Path(path)
-    with _named(path, "no such file or directory"):
+    with named(path, "no such file or directory"):
         require(path.exists(), "no such file or directory; name a .npz or a directory with desc_<i>.json files")
         is_directory = path.is_dir()
     return _load_directory(path, numbers) if is_directory else _load_npz(path, numbers)
 
 
-def read_manifest(path: str | Path) -> dict[str, Any]:
-    """What a `.npz` of houses says about itself."""
-    path = Path(path)
-    with _opened(path) as archive:
-        return _manifest(archive)
-
-
 def read_house_json(path: str | Path) -> Scenario:
     """The scenario in a JSON file: `heaters` [[x0, y0, x1, y1, power], ...] and `exterior_temperature`."""
     path = Path(path)
-    with _named(path, 'not readable as JSON with "heaters" and "exterior_temperature"; see the docs for an example'):
+    with named(path, 'not readable as JSON with "heaters" and "exterior_temperature"; see the docs for an example'):
         content = _parsed(path)
         return Scenario(
             _heaters(_entry(content, "heaters")), _number("exterior_temperature", _entry(content, "exterior_temperature"))
@@ -102,8 +69,7 @@ def read_house_json(path: str | Path) -> Scenario:
 
 
 def _load_npz(path: Path, numbers: Sequence[int] | None) -> Houses:
-    with _opened(path) as archive:
-        _manifest(archive)
+    with opened(path, "houses") as archive:
         arrays = {name: _array(archive, name, ndim) for name, ndim in _ARRAYS.items()}
         for name in ("numbers", "num_heaters"):
             require(
@@ -133,7 +99,7 @@ def _load_npz(path: Path, numbers: Sequence[int] | None) -> Houses:
 
 
 def _load_directory(path: Path, numbers: Sequence[int] | None) -> Houses:
-    with _named(path, "not a readable directory"):
+    with named(path, "not a readable directory"):
         matches = (re.fullmatch(r"desc_(0|[1-9]\d{0,8})\.json", entry.name) for entry in path.iterdir())
         present = sorted(int(match[1]) for match in matches if match)
     require(
@@ -143,14 +109,14 @@ def _load_directory(path: Path, numbers: Sequence[int] | None) -> Houses:
     missing = sorted(set(wanted) - set(present))
     require(not missing, f"{path}: there are {len(present)} houses, {some(present)}; not among them: {some(missing)}")
     houses = tuple(_load_authors_house(path, number) for number in wanted)
-    with _named(path, "not readable as houses"):
+    with named(path, "not readable as houses"):
         return Houses(houses)
 
 
 def _load_authors_house(directory: Path, number: int) -> House:
     """One house in the authors' format: `boxes` [x0, y0, x1, y1, C] and `exterior_temp` of every scenario, X, y."""
     description = directory / f"desc_{number}.json"
-    with _named(description, "not readable as a list of scenarios; copy the file again"):
+    with named(description, "not readable as a list of scenarios; copy the file again"):
         content = _parsed(description)
         require(isinstance(content, list) and bool(content), "a house needs a list of scenarios; got something else or none")
         scenarios = [
@@ -165,7 +131,7 @@ def _load_authors_house(directory: Path, number: int) -> House:
         )
     points, values = (_load_npy(directory / f"{number}-{kind}.npy") for kind in "Xy")
     expected = f"(scenarios, queries, 2) and (scenarios, queries, 1); got {points.shape} and {values.shape}"
-    with _named(directory / f"{number}-X.npy", "not readable as a house"):
+    with named(directory / f"{number}-X.npy", "not readable as a house"):
         require(points.ndim == values.ndim == 3 and values.shape[2] == 1, f"X and y need the shapes {expected}")
         return House(
             number,
@@ -178,42 +144,15 @@ def _load_authors_house(directory: Path, number: int) -> House:
 
 
 def _load_npy(path: Path) -> np.ndarray:
-    with _named(path, "not a readable .npy of numbers without pickles; copy the file again"), path.open("rb") as file:
-        return _floats(path.name, np.lib.format.read_array(file, allow_pickle=False))
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
-    with _named(path, "not a readable .npz of houses; make it again"):
-        require(
-            zipfile.is_zipfile(path), "a file of houses is a .npz archive; got something else or a part of one, make it again"
-        )
-        with np.load(path, allow_pickle=False) as archive:
-            yield archive
+    with named(path, "not a readable .npy of numbers without pickles; copy the file again"), path.open("rb") as file:
+        return real_numbers(path.name, np.lib.format.read_array(file, allow_pickle=False))
 
 
 def _array(archive: np.lib.npyio.NpzFile, name: str, ndim: int) -> np.ndarray:
     require(name in archive.files, f"a file of houses needs the arrays {', '.join(_ARRAYS)}; {name} is missing")
-    array = _floats(name, archive[name])
+    array = real_numbers(name, archive[name])
     require(array.ndim == ndim, f"{name} must have {ndim} axes; got shape {array.shape}")
     return array
-
-
-def _floats(name: str, array: np.ndarray) -> np.ndarray:
-    require(array.dtype.kind in "fiu", f"{name} must hold real numbers; got {array.dtype}")
-    require(bool(np.isfinite(array).all()), f"{name} must be finite; found NaN or infinity")
-    return array.astype(np.float64)
-
-
-def _manifest(archive: np.lib.npyio.NpzFile) -> dict[str, Any]:
-    require("manifest" in archive.files, "a file of houses needs a manifest; found none, it was made by something else")
-    manifest = json.loads(str(archive["manifest"]))
-    require(
-        isinstance(manifest, dict) and manifest.get("format") == FORMAT, f"the manifest's format must be {FORMAT!r}; got another"
-    )
-    version = manifest.get("version")
-    require(version == FORMAT_VERSION, f"the format's version must be {FORMAT_VERSION}; got {version!r}, update graphelements")
-    return manifest
 
 
 def _parsed(path: Path) -> Any:
@@ -236,19 +175,3 @@ def _heaters(rows: Any) -> tuple[Heater, ...]:
 def _number(name: str, value: Any) -> float:
     require(type(value) in (int, float) and abs(value) < 1e300, f"{name} must be a finite number; got {str(value)[:60]!r}")
     return float(value)
-
-
-@contextmanager
-def _named(path: Path, otherwise: str) -> Iterator[None]:
-    """Puts the file's name in front of what is wrong with it, in one line."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    except _UNREADABLE as error:
-        raise InputError(f"{path}: {otherwise} ({_reason(error)})") from None
-
-
-def _reason(error: BaseException) -> str:
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return " ".join(said.split())[:120] or type(error).__name__

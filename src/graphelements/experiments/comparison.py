@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import InputError, require
 from ..files import read_json
 
-REFERENCES = ("fem", "mean")
+LEARNED = ("gen", "np", "attention")
 DRAWS = 10_000
 
 
@@ -33,7 +33,7 @@ class Comparison:
 def compared(ours: Sequence[Path], theirs: Sequence[Path], reference: str | None = None) -> list[Comparison]:
     """The learned methods of two sets of evaluations (one file per seed), at every resolution of the first.
 
-    With a `reference`, "fem", theirs is that reference in their files.
+    With a `reference`, such as "fem", theirs is that reference in their files.
     """
     (first, houses), (second, others_houses) = _errors(ours), _errors(theirs, reference)
     require(houses == others_houses, "only evaluations on the same houses can be compared; evaluate both on the same data")
@@ -74,7 +74,7 @@ def learned(score: Mapping[str, Any]) -> int | str | None:
 
     None for a reference; the method where that knows no mesh.
     """
-    if score["method"] in REFERENCES:
+    if score["method"] not in LEARNED:
         return None
     return (int(score["resolution"]) or "mesh") if score["method"] == "gen" else str(score["method"])
 
@@ -88,7 +88,9 @@ def _errors(paths: Sequence[Path], reference: str | None = None) -> tuple[dict[i
         try:
             houses.append(dict(saved["contents"]))
             for score in saved["results"]:
-                key = learned(score) if reference is None else int(score["resolution"]) if score["method"] == reference else None
+                key = learned(score) if reference is None else None
+                if score["method"] == reference:
+                    key = int(score["resolution"]) or reference
                 if key is not None:
                     found.setdefault(key, []).append([float(error) for error in score["mse_of_item"]])
         except (KeyError, TypeError, ValueError):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from .experiment import Curve, Experiment
 
 SIZES = (2, 3, 4, 5, 6, 7)
 LARGER = (8, 10, 12, 16, 24, 32)
@@ -11,44 +10,10 @@ LARGER = (8, 10, 12, 16, 24, 32)
 OPTIMISED_MESHES = "optimised-meshes"
 """The experiment that optimises the meshes of trained networks; `poisson-square` draws its curve beside its own."""
 
-QUICK = ("training.steps=300", "batches.items=16")
-QUICK_LARGEST = 16
-"""The quick form: the same curves with these settings, one seed, and no larger meshes than this."""
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A preset with changed settings, trained once for each seed and scored at some resolutions.
-
-    Curves with the same label are one line of a figure or table.
-    """
-
-    name: str
-    label: str
-    preset: str
-    settings: tuple[str, ...] = ()
-    resolutions: tuple[int, ...] = SIZES
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """Curves, and how many seeds each has.
-
-    `against`: pairs of curves, or a curve and "fem", that are compared house by house; `baseline`: the curve to which the table
-    gives the ratio of all others; `settings`: changes of every preset, before a curve's own; `judged_by`: the test houses, or
-    some of the training houses where the results choose settings.
-    """
-
-    name: str
-    curves: tuple[Curve, ...]
-    against: tuple[tuple[str, str], ...]
-    num_seeds: int = 3
-    baseline: str | None = None
-    settings: tuple[str, ...] = ()
-    judged_by: Literal["test", "validation"] = "test"
-
+LABELS = (("fem", "finite elements"), ("mean", "mean temperature"))
 
 POISSON_SQUARE = Experiment(
+    "poisson-square",
     "poisson-square",
     (
         Curve("paper", "paper, soft nearest", "paper"),
@@ -59,10 +24,12 @@ POISSON_SQUARE = Experiment(
         Curve("attention", "attention", "attention"),
     ),
     against=(("default", "np"), ("default", "np-tuned"), ("default", "attention"), ("default", "fem")),
+    labels=LABELS,
 )
 
 POISSON_ABLATION = Experiment(
     "poisson-ablation",
+    "poisson-square",
     (
         Curve("paper-grid", "one model for all meshes", "paper-grid"),
         *(Curve(f"only-{k}x{k}", "one model per mesh", "paper-grid", (f"batches.resolutions={k}",), (k,)) for k in SIZES),
@@ -82,6 +49,7 @@ POISSON_ABLATION = Experiment(
         ("paper", "paper-grid"),
         ("np-deep", "np"),
     ),
+    labels=LABELS,
 )
 
 CHANGES: dict[str, tuple[str, ...]] = {
@@ -115,6 +83,7 @@ def _name(label: str) -> str:
 
 DEFAULT_ABLATION = Experiment(
     "default-ablation",
+    "poisson-square",
     tuple(
         Curve(_name(label), label, "default", settings, (4, 7, 16)) for label, settings in {"unchanged": (), **CHANGES}.items()
     ),
@@ -123,6 +92,5 @@ DEFAULT_ABLATION = Experiment(
     baseline="unchanged",
     settings=("training.steps=3000",),  # about 10 minutes of `default` on one thread
     judged_by="validation",
+    labels=LABELS,
 )
-
-EXPERIMENTS = {experiment.name: experiment for experiment in (POISSON_SQUARE, POISSON_ABLATION, DEFAULT_ABLATION)}

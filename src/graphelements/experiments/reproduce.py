@@ -17,20 +17,29 @@ from typing import Any
 import numpy as np
 
 from ..configs import with_settings
-from ..data.house_files import read_manifest
+from ..data.archives import read_manifest
 from ..errors import InputError, choose, require
 from ..files import exists, read_json, replaced
-from ..tasks.poisson_square import HELD_OUT, TASK
+from ..tasks import get_task
 from ..training import Report
+from . import poisson_figures, sphere_figures
 from .comparison import learned
 from .evaluation import save_evaluation
-from .poisson_experiments import EXPERIMENTS, OPTIMISED_MESHES, POISSON_SQUARE, QUICK, QUICK_LARGEST, Curve, Experiment
-from .poisson_figures import FIGURES
-from .poisson_summary import summarised, table_of
+from .experiment import QUICK, QUICK_LARGEST, Curve, Experiment
+from .poisson_experiments import DEFAULT_ABLATION, OPTIMISED_MESHES, POISSON_ABLATION, POISSON_SQUARE
 from .runs import MODEL, Run, completed, differences, settings_of, train
+from .sphere_experiments import POISSON_SPHERE, SCATTERED_SPHERE
+from .summaries import summarised, table_of
+
+EXPERIMENTS = {
+    experiment.name: experiment
+    for experiment in (POISSON_SQUARE, POISSON_ABLATION, DEFAULT_ABLATION, POISSON_SPHERE, SCATTERED_SPHERE)
+}
+FIGURES = poisson_figures.FIGURES | sphere_figures.FIGURES
 
 GENERATED = {"houses-train.npz": (160, 1), "houses-test.npz": (40, 2)}
 GENERATED_QUICK = {"houses-train.npz": (64, 1), "houses-test.npz": (16, 2)}
+GENERATED_SPHERE = {"houses-train.npz": (200, 1), "houses-test.npz": (50, 2)}
 """File -> number of houses and seed; as many as the authors' split has, and fewer in the quick form."""
 
 
@@ -84,13 +93,14 @@ def cells_of(experiment: Experiment, num_seeds: int | None = None, only: str | N
     return [cell for cell in cells if cell.name in wanted or cell.curve.name in wanted]
 
 
-def houses_to_generate(out: Path, quick: bool) -> dict[Path, tuple[int, int]]:
+def houses_to_generate(out: Path, experiment: Experiment, quick: bool) -> dict[Path, tuple[int, int]]:
     """The files of houses that an experiment without data still needs, each with number and seed."""
     for path in out.glob("*-*.json"):
         saved = read_json(path, "an evaluation saved by `graphelements reproduce`")
         on = str(saved.get("data")) if isinstance(saved, dict) else "something else"
         require(Path(on).name in GENERATED, f"{out} has results on {on}; give --data with it, or choose another --out")
-    files = {out / name: made for name, made in (GENERATED_QUICK if quick else GENERATED).items()}
+    wanted = GENERATED_QUICK if quick else GENERATED if experiment.task == POISSON_SQUARE.task else GENERATED_SPHERE
+    files = {out / name: made for name, made in wanted.items()}
     return {path: made for path, made in files.items() if not exists(path)}
 
 
@@ -99,26 +109,28 @@ def find_houses(data: Path | None, out: Path, experiment: Experiment) -> HouseFi
 
     An experiment that chooses settings is judged by a fifth of the training houses, and never sees the test houses.
     """
+    task = get_task(experiment.task)
     if data is None:
         training, test = (out / name for name in GENERATED)
-        return HouseFiles(training, "all", test, "all", "generated houses", TASK.describe(TASK.load(test)))
-    houses = TASK.load(data)
-    held_out = [number for number in houses.numbers if number in HELD_OUT]
+        return HouseFiles(training, "all", test, "all", "generated houses", task.describe(task.load(test)))
+    houses = task.load(data)
+    held_out = [number for number in houses.numbers if task.held_out(number)]
+    example = next(number for number in range(1000) if task.held_out(number))
     require(
         0 < len(held_out) < len(houses),
-        f"{data} must have houses to train on and of the test split (numbers such as {HELD_OUT[0]}); got {len(houses)} houses",
+        f"{data} must have houses to train on and of the test split (numbers such as {example}); got {len(houses)} houses",
     )
     if data.is_dir():
-        theirs = len(houses) == 200 and len(held_out) == len(HELD_OUT)
+        theirs = len(houses) == 200 and len(held_out) == 40
         origin = "authors' houses" if theirs else "houses in the authors' format"
     else:
-        origin = "generated houses" if "distribution" in read_manifest(data) else f"houses of {data.name}"
+        origin = "generated houses" if {"distribution", "task"} & set(read_manifest(data)) else f"houses of {data.name}"
     if experiment.judged_by == "test":
-        return HouseFiles(data, "train", data, "test", origin, TASK.describe(houses.selected(held_out)))
+        return HouseFiles(data, "train", data, "test", origin, task.describe(houses.selected(held_out)))
     rest = sorted(set(houses.numbers) - set(held_out))
     judged = sorted(np.random.default_rng(2019).choice(rest, max(1, len(rest) // 5), replace=False).tolist())
     training, validation = (",".join(map(str, numbers)) for numbers in (sorted(set(rest) - set(judged)), judged))
-    return HouseFiles(data, training, data, validation, origin, TASK.describe(houses.selected(judged)))
+    return HouseFiles(data, training, data, validation, origin, task.describe(houses.selected(judged)))
 
 
 @dataclass(frozen=True)
@@ -132,9 +144,10 @@ class Reproduction:
 
     def run(self, cell: Cell) -> Run:
         """The training run of a cell."""
-        choose(f"the preset of the curve {cell.curve.name}", cell.curve.preset, TASK.presets)
-        config = with_settings(TASK.presets[cell.curve.preset], (*self.experiment.settings, *cell.curve.settings))
-        return Run(TASK.name, config, self.houses.training, self.houses.training_subset, seed=cell.seed)
+        task = get_task(self.experiment.task)
+        choose(f"the preset of the curve {cell.curve.name}", cell.curve.preset, task.presets)
+        config = with_settings(task.presets[cell.curve.preset], (*self.experiment.settings, *cell.curve.settings))
+        return Run(task.name, config, self.houses.training, self.houses.training_subset, seed=cell.seed)
 
     def finished(self) -> dict[Cell, Path]:
         """The cells of which there is an evaluation, whatever their seed; all of these curves, settings and houses."""
@@ -153,7 +166,7 @@ class Reproduction:
         """Copy the evaluations of cells that another experiment beside this one has already; their names."""
         adopted = []
         for cell in cells:
-            for name in EXPERIMENTS:
+            for name in (name for name, each in EXPERIMENTS.items() if each.task == self.experiment.task):
                 path = self.out.parent / name / f"{cell.name}.json"
                 if exists(path) and not exists(self._path(cell)) and not self._mismatch(cell, path):
                     with replaced(self._path(cell)) as temporary:
@@ -183,7 +196,7 @@ class Reproduction:
             for name, text in (("summary.json", json.dumps(summary, indent=1) + "\n"), ("table.md", table)):
                 with replaced(self.out / name) as temporary:
                     temporary.write_text(text)
-            for name, draw in FIGURES[self.experiment.name].items():
+            for name, draw in FIGURES.get(self.experiment.name, {}).items():
                 figure = draw(summary)
                 if figure is None:
                     (self.out / name).unlink(missing_ok=True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,18 +17,18 @@ from ..data.house_files import load_houses, save_houses
 from ..data.houses import POISSON_SQUARE, UNIT_SQUARE, Houses, Scenario, encode
 from ..data.poisson import TRUTH_RESOLUTION, p1_temperatures, solved
 from ..data.random_houses import HouseDistribution, draw_houses
-from ..errors import InputError, require
+from ..errors import require
 from ..meshes import Mesh, MeshConfig, build_grid
 from ..moving_meshes import MovingMeshes
 from ..network import GraphElementNetwork
-from ..network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER, AttentionConfig, NetworkConfig
+from ..network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig
 from ..samples import Queries, SFTBatch
 from ..sft_network import SFTNetwork
 from ..training import BatchOf, TrainingConfig, item_errors
 from ..unions import MeshUnion, union
 from .house_symmetries import transformed
 from .mesh_mixes import mesh_mix
-from .task import BatchConfig, RunConfig, Score, Task
+from .task import BatchConfig, RunConfig, Score, Symmetry, Task, method_of, parse_numbers, score, split_numbers
 
 HELD_OUT = (
     17, 20, 26, 40, 41, 57, 62, 65, 75, 76, 89, 90, 92, 97, 102, 104, 116, 126, 128, 131,
@@ -38,7 +38,7 @@ HELD_OUT = (
 
 MAX_RESOLUTION = 1000
 
-SYMMETRIES = ("square", "sign", "scale", "shift")
+SYMMETRIES: tuple[Symmetry, ...] = ("square", "sign", "scale", "shift")
 
 OURS_NETWORK = replace(DEFAULT, samples_see="patch")  # heaters are pieces of one value
 OURS = RunConfig(
@@ -90,6 +90,7 @@ class PoissonSquare(Task[Houses]):
     name = "poisson-square"
     sft = POISSON_SQUARE
     presets: Mapping[str, RunConfig] = PRESETS
+    symmetries = SYMMETRIES
 
     def generate(self, path: Path, num: int, seed: int) -> Iterator[int]:
         distribution = HouseDistribution()
@@ -108,10 +109,13 @@ class PoissonSquare(Task[Houses]):
         if subset == "all":
             return houses
         if subset in ("train", "test"):
-            chosen = [n for n in houses.numbers if (n in HELD_OUT) == (subset == "test")]
+            chosen = [n for n in houses.numbers if self.held_out(n) == (subset == "test")]
             require(len(chosen) > 0, f"{path} has no house of the {subset} split; use --houses all or numbers")
             return houses.selected(chosen)
         return houses.selected(parse_numbers(subset))
+
+    def held_out(self, number: int) -> bool:
+        return number in HELD_OUT
 
     def describe(self, data: Houses) -> dict[str, Any]:
         temperatures = np.concatenate([np.ravel(house.temperatures) for house in data.houses if house.temperatures is not None])
@@ -128,13 +132,8 @@ class PoissonSquare(Task[Houses]):
         }
 
     def split(self, data: Houses, fraction: float, seed: int) -> tuple[Houses, Houses | None]:
-        require(0 <= fraction < 1, f"the validation fraction must be at least 0 and below 1; got {fraction}")
-        num = round(fraction * len(data)) if len(data) > 1 else 0
-        require(num < len(data), f"a validation fraction of {fraction} leaves none of {len(data)} houses to train on; lower it")
-        if num == 0:
-            return data, None
-        order = np.random.default_rng(seed).permutation(data.numbers).tolist()
-        return data.selected(sorted(order[num:])), data.selected(sorted(order[:num]))
+        kept, held_out = split_numbers(data.numbers, fraction, seed)
+        return (data.selected(kept), data.selected(held_out)) if held_out else (data, None)
 
     def moving_meshes(self, data: Houses, config: RunConfig, seed: int) -> MovingMeshes | None:
         sizes, mesh = config.batches, config.mesh
@@ -152,7 +151,7 @@ class PoissonSquare(Task[Houses]):
         return MovingMeshes(UNIT_SQUARE, len(data), nodes, sizes.moving_starts, sizes.moving_rate, ratio, seed)
 
     def batch_of(self, data: Houses, config: RunConfig, seed: int, moving: MovingMeshes | None = None) -> BatchOf:
-        sizes = config.batches
+        sizes = self.checked(config).batches
         num_houses, num_scenarios = min(sizes.items, len(data)), min(sizes.scenarios, data.num_scenarios)
         num_queries = min(sizes.queries, data.num_queries)
         draw_meshes = mesh_mix(lambda resolution: self.mesh(config.mesh, resolution), config, num_houses * num_scenarios, seed)
@@ -203,10 +202,12 @@ class PoissonSquare(Task[Houses]):
         if mesh is not None:
             require(method == "gen", f"a network of the kind {method} runs on no mesh; leave the mesh out")
             progress(f"{method} on {mesh.num_nodes} nodes")
-            scores.append(replace(_score(method, 0, *house_errors(network, mesh, data)), nodes=mesh.num_nodes))
+            scores.append(score(method, 0, mesh.num_nodes, *house_errors(network, mesh, data)))
         for resolution in resolutions if method == "gen" else (1,):
             progress(f"{method} {resolution}x{resolution}")
-            scores.append(_score(method, resolution, *house_errors(network, self.mesh(checkpoint.mesh, resolution), data)))
+            scores.append(
+                score(method, resolution, resolution**2, *house_errors(network, self.mesh(checkpoint.mesh, resolution), data))
+            )
         for resolution in resolutions:
             if resolution > 1:
                 progress(f"fem {resolution}x{resolution}")
@@ -214,9 +215,9 @@ class PoissonSquare(Task[Houses]):
                 started = time.perf_counter()
                 errors = np.array([np.mean((p1_temperatures(h, resolution) - h.temperatures) ** 2) for h in data.houses])
                 seconds = (time.perf_counter() - started) / (len(data) * data.num_scenarios)
-                scores.append(_score("fem", resolution, errors, seconds))
+                scores.append(score("fem", resolution, resolution**2, errors, seconds))
         truths = np.stack([np.asarray(house.temperatures) for house in data.houses])
-        scores.append(_score("mean", 0, ((truths - truths.mean()) ** 2).mean((1, 2)), 0.0))
+        scores.append(score("mean", 0, 0, ((truths - truths.mean()) ** 2).mean((1, 2)), 0.0))
         return scores
 
 
@@ -259,31 +260,3 @@ def predict_scenario(network: SFTNetwork, scenario: Scenario, mesh: Mesh, points
 def mesh_for(checkpoint: Checkpoint, resolution: int) -> Mesh:
     """The mesh of a resolution that a checkpoint's network runs on; the baselines have one node whatever the resolution."""
     return TASK.mesh(checkpoint.mesh, resolution if method_of(checkpoint.network) == "gen" else 1)
-
-
-def method_of(network: SFTNetwork) -> Literal["gen", "np", "attention"]:
-    """What scores call a network. A neural process has no rounds, and positions instead of nodes tell it where things are."""
-    config = network.config
-    if isinstance(config, AttentionConfig):
-        return "attention"
-    return "np" if config.rounds == 0 and config.encoder_sees == config.decoder_sees == "position" else "gen"
-
-
-def parse_numbers(text: str) -> list[int]:
-    """House numbers such as 0-9,12,40-49."""
-    numbers: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        try:
-            wanted = range(int(first), int(last if dash else first) + 1)
-        except ValueError:
-            raise InputError(f"houses are 'all', 'train', 'test' or numbers such as 0-9,12; got {text!r}") from None
-        require(wanted.start < wanted.stop, f"houses {part!r} name no house; write ranges low-high")
-        require(wanted.stop - wanted.start <= 10**6, f"houses {part!r} name more than a million houses; write a smaller range")
-        numbers += wanted
-    return list(dict.fromkeys(numbers))
-
-
-def _score(method: str, resolution: int, errors: np.ndarray, seconds: float) -> Score:
-    nodes = resolution**2
-    return Score(method, resolution, nodes, float(errors.mean()), float(errors.std()), seconds, tuple(errors.tolist()))

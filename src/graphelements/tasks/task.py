@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
+import numpy as np
+
 from ..checkpoints import Checkpoint
 from ..configs import require_types
-from ..errors import require
+from ..errors import InputError, require
 from ..functions import SFT
 from ..meshes import Mesh, MeshConfig
 from ..moving_meshes import MovingMeshes
-from ..network_config import AnyNetworkConfig, NetworkConfig
+from ..network_config import AnyNetworkConfig, AttentionConfig, NetworkConfig
 from ..samples import SFTBatch
 from ..sft_network import SFTNetwork
 from ..training import BatchOf, TrainingConfig
 
 Data = TypeVar("Data")
-Symmetry = Literal["square", "sign", "scale", "shift"]
+Symmetry = Literal["square", "rotation", "sign", "scale", "shift"]
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,15 @@ class Score:
 
 
 class Task(ABC, Generic[Data]):
-    """A named SFT with data to load or generate, presets, meshes and scores. Abstract; tasks are final."""
+    """A named SFT with data to load or generate, presets, meshes and scores. Abstract; tasks are final.
+
+    `symmetries`: those that its training batches can be augmented by.
+    """
 
     name: str
     sft: SFT
     presets: Mapping[str, RunConfig]
+    symmetries: tuple[Symmetry, ...]
 
     @abstractmethod
     def generate(self, path: Path, num: int, seed: int) -> Iterator[int]:
@@ -109,6 +115,10 @@ class Task(ABC, Generic[Data]):
     @abstractmethod
     def load(self, path: Path, subset: str = "all") -> Data:
         """The data at a path; `subset` is "all", "train", "test" or numbers such as 0-9,12."""
+
+    @abstractmethod
+    def held_out(self, number: int) -> bool:
+        """Whether an item (house) of this number is of the test split."""
 
     @abstractmethod
     def describe(self, data: Data) -> dict[str, Any]:
@@ -121,6 +131,13 @@ class Task(ABC, Generic[Data]):
     @abstractmethod
     def batch_of(self, data: Data, config: RunConfig, seed: int, moving: MovingMeshes | None = None) -> BatchOf:
         """Training batches as a pure function of the step, and of where the nodes of `moving` are."""
+
+    def checked(self, config: RunConfig) -> RunConfig:
+        """The config, if this task has the symmetries that it asks for."""
+        unknown = set(config.batches.symmetries) - set(self.symmetries)
+        ours = ", ".join(self.symmetries) or "none"
+        require(not unknown, f"batches.symmetries of {self.name} are {ours}; got {', '.join(sorted(unknown))} besides")
+        return config
 
     def moving_meshes(self, data: Data, config: RunConfig, seed: int) -> MovingMeshes | None:
         """The meshes of all items if a config asks for some that learn."""
@@ -149,3 +166,40 @@ class Task(ABC, Generic[Data]):
         mesh: Mesh | None = None,
     ) -> list[Score]:
         """Scores of a network and of the task's references; on a `mesh` of one's own besides, with a resolution of 0."""
+
+
+def score(method: str, resolution: int, nodes: int, errors: np.ndarray, seconds: float) -> Score:
+    """A score from the error of every item."""
+    return Score(method, resolution, nodes, float(errors.mean()), float(errors.std()), seconds, tuple(errors.tolist()))
+
+
+def method_of(network: SFTNetwork) -> Literal["gen", "np", "attention"]:
+    """What scores call a network. A neural process has no rounds, and positions instead of nodes tell it where things are."""
+    config = network.config
+    if isinstance(config, AttentionConfig):
+        return "attention"
+    return "np" if config.rounds == 0 and config.encoder_sees == config.decoder_sees == "position" else "gen"
+
+
+def split_numbers(numbers: Sequence[int], fraction: float, seed: int) -> tuple[list[int], list[int]]:
+    """Numbers to train on and a fraction of them, drawn at random, that is held out."""
+    require(0 <= fraction < 1, f"the validation fraction must be at least 0 and below 1; got {fraction}")
+    num = round(fraction * len(numbers)) if len(numbers) > 1 else 0
+    require(num < len(numbers), f"a validation fraction of {fraction} leaves none of {len(numbers)} houses to train on; lower it")
+    order = np.random.default_rng(seed).permutation(numbers).tolist() if num else list(numbers)
+    return sorted(order[num:]), sorted(order[:num])
+
+
+def parse_numbers(text: str) -> list[int]:
+    """House numbers such as 0-9,12,40-49."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            wanted = range(int(first), int(last if dash else first) + 1)
+        except ValueError:
+            raise InputError(f"houses are 'all', 'train', 'test' or numbers such as 0-9,12; got {text!r}") from None
+        require(wanted.start < wanted.stop, f"houses {part!r} name no house; write ranges low-high")
+        require(wanted.stop - wanted.start <= 10**6, f"houses {part!r} name more than a million houses; write a smaller range")
+        numbers += wanted
+    return list(dict.fromkeys(numbers))

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..files import read_json
 from .comparison import compared, learned
-from .poisson_experiments import Curve, Experiment
+from .experiment import Curve, Experiment
 
 AUGMENTATION = "symmetries"  # the setting of batches that says whether training saw symmetries of the data
 OPTIMISED_LABEL = "default, optimised meshes"
@@ -30,15 +30,16 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
         if curve.name in saved:
             _add(lines, curve, saved[curve.name])
     everything = [evaluation for evaluations in saved.values() for evaluation in evaluations]
-    reference: dict[str, dict[str, list]] = {"fem": {}, "mean": {}}
+    labels = dict(experiment.labels)
+    reference: dict[str, dict[str, list]] = {name: {} for name in labels}
     for score in (score for evaluation in everything for score in evaluation["results"]):
         if score["method"] in reference:
             reference[score["method"]].setdefault(str(score["resolution"]), []).append(score)
-    names = {curve.name: curve.label for curve in experiment.curves} | {"fem": "finite elements"}
+    names = {curve.name: curve.label for curve in experiment.curves} | labels
     comparisons = []
     for ours, theirs in experiment.against:
-        if ours in paths and theirs in (*paths, "fem"):
-            rows = compared(paths[ours], paths[ours if theirs == "fem" else theirs], "fem" if theirs == "fem" else None)
+        if ours in paths and theirs in (*paths, *labels):
+            rows = compared(paths[ours], paths[ours if theirs in labels else theirs], theirs if theirs in labels else None)
             for row in map(asdict, rows):
                 kept = {name: row[name] for name in ("resolution", "difference", "low", "high")}
                 comparisons.append({"ours": names[ours], "theirs": names[theirs]} | kept)
@@ -48,8 +49,10 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
         "houses": {"origin": origin, "data": data, "scored": everything[0]["contents"]["houses"]},
         "baseline": next((c.label for c in experiment.curves if c.name == experiment.baseline and c.name in saved), None),
         "lines": list(lines.values()),
-        "fem": {key: _over_seeds(scores[:1], scores) for key, scores in sorted(reference["fem"].items(), key=_size)},
-        "mean": reference["mean"]["0"][0]["mse_mean"],
+        "references": {
+            labels[name]: {key: _over_seeds(scores[:1], scores) for key, scores in sorted(found.items(), key=_size)}
+            for name, found in reference.items()
+        },
         "comparisons": comparisons,
         "optimised": {},
     }
@@ -88,12 +91,23 @@ def _over_seeds(scores: Sequence[Mapping[str, Any]], timed: Sequence[Mapping[str
         "mean": float(np.mean(errors)),
         "std": float(np.std(errors, ddof=1)) if len(errors) > 1 else None,
         "of_seed": errors,
+        "nodes": scores[0]["nodes"],
         "seconds_per_scenario": float(np.median([score["seconds_per_scenario"] for score in timed])),
     }
 
 
 def _size(item: tuple[str, Any]) -> int:
     return int(item[0])
+
+
+def _meshed(errors: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The errors of methods that know a mesh."""
+    return [(key, error) for key, error in errors.items() if key.isdigit() and key != "0"]
+
+
+def size_name(resolution: int, nodes: int) -> str:
+    """What people call a mesh: 7x7, or the number of its nodes where it is no square grid."""
+    return f"{resolution}x{resolution}" if nodes == resolution**2 else f"{nodes} nodes"
 
 
 def title_of(summary: Summary) -> str:
@@ -106,7 +120,10 @@ def title_of(summary: Summary) -> str:
 def table_of(summary: Summary) -> str:
     """The summary in Markdown: errors, training, and paired differences."""
     lines, baseline = summary["lines"], summary["baseline"]
-    sizes = sorted({key for line in [*lines, {"errors": summary["fem"]}] for key in line["errors"] if key.isdigit()}, key=int)
+    known = {int(key): size_name(int(key), error["nodes"]) for line in lines for key, error in _meshed(line["errors"])}
+    for errors in summary["references"].values():
+        known = {int(key): size_name(int(key), error["nodes"]) for key, error in _meshed(errors)} | known
+    sizes = [str(size) for size in sorted(known)]
     unchanged = next((line["errors"] for line in lines if line["label"] == baseline), {})
 
     def cell(error: Mapping[str, Any] | None, key: str) -> str:
@@ -128,9 +145,10 @@ def table_of(summary: Summary) -> str:
     if summary["optimised"]:
         seeds = counted(len(error["of_seed"]) for error in summary["optimised"].values())
         rows.append([OPTIMISED_LABEL, seeds, *(cell(summary["optimised"].get(size), "") for size in sizes)])
-    rows.append(["finite elements of the same nodes", "", *(cell(summary["fem"].get(size), "") for size in sizes)])
-    rows.append(["mean temperature", "", f"{summary['mean']:.3f}", *[""] * (len(sizes) - 1)])
-    named = [f"{size}x{size}" for size in sizes]
+    for label, errors in summary["references"].items():
+        free = cell(errors.get("0"), "")
+        rows.append([label, "", *([free, *[""] * (len(sizes) - 1)] if free else [cell(errors.get(k), "") for k in sizes])])
+    named = [known[int(size)] for size in sizes]
     augmented = any(AUGMENTATION in line for line in lines)
     trained = [
         [
@@ -163,9 +181,9 @@ def table_of(summary: Summary) -> str:
 def _differences(summary: Summary) -> str:
     """A row a mesh and a column a pair, or the other way round where there are more pairs than meshes."""
     found: dict[tuple[str, str], str] = {}
+    names = {key: size_name(int(key), error["nodes"]) for line in summary["lines"] for key, error in _meshed(line["errors"])}
     for row in summary["comparisons"]:
-        size = str(row["resolution"])
-        mesh = f"{size}x{size}" if size.isdigit() else size
+        mesh = names.get(str(row["resolution"]), str(row["resolution"]))
         values = [f"{row[name]:+.{_digits(row['difference'])}f}" for name in ("difference", "low", "high")]
         found[mesh, f"{row['ours']} - {row['theirs']}"] = "{} ({} to {})".format(*values)
     meshes, pairs = (list(dict.fromkeys(key[axis] for key in found)) for axis in (0, 1))
@@ -175,8 +193,8 @@ def _differences(summary: Summary) -> str:
 
 
 def _digits(value: float) -> int:
-    """Three digits after the point, one more for a small value."""
-    return 3 if abs(value) >= 0.02 else 4
+    """Three digits after the point, more for small values."""
+    return 3 if abs(value) >= 0.02 else 4 if abs(value) >= 0.001 else 5
 
 
 def counted(values: Iterable[int]) -> str:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from evaluations import write_all, write_evaluation
 
-from graphelements.experiments.poisson_experiments import DEFAULT_ABLATION, EXPERIMENTS, POISSON_ABLATION, POISSON_SQUARE
-from graphelements.experiments.poisson_summary import Summary, summarised, table_of
+from graphelements.experiments.poisson_experiments import DEFAULT_ABLATION, POISSON_ABLATION, POISSON_SQUARE
+from graphelements.experiments.reproduce import EXPERIMENTS
+from graphelements.experiments.summaries import Summary, summarised, table_of
 
 
 def summary_of(folder: Path, name: str, num_seeds: int = 2) -> Summary:

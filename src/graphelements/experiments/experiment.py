@@ -1,0 +1,45 @@
+"""What an experiment is: which curves it has, and what is compared with what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+QUICK = ("training.steps=300", "batches.items=16")
+QUICK_LARGEST = 16
+"""The quick form: the same curves with these settings, one seed, and no larger meshes than this."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A preset with changed settings, trained once for each seed and scored at some resolutions.
+
+    Curves with the same label are one line of a figure or table.
+    """
+
+    name: str
+    label: str
+    preset: str
+    settings: tuple[str, ...] = ()
+    resolutions: tuple[int, ...] = (2, 3, 4, 5, 6, 7)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Curves of a task's presets, and how many seeds each has.
+
+    `against`: pairs of curves, or a curve and a reference of the task such as "fem", that are compared house by house;
+    `baseline`: the curve to which the table gives the ratio of all others; `settings`: changes of every preset, before a curve's
+    own; `judged_by`: the test houses, or some of the training houses where the results choose settings; `labels`: what tables
+    call the task's references.
+    """
+
+    name: str
+    task: str
+    curves: tuple[Curve, ...]
+    against: tuple[tuple[str, str], ...]
+    num_seeds: int = 3
+    baseline: str | None = None
+    settings: tuple[str, ...] = ()
+    judged_by: Literal["test", "validation"] = "test"
+    labels: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,73 @@
+"""The Poisson problem on the sphere (paper section 4.1 and A.3): the Laplacian at scattered points -> the solution anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ..data.harmonics import harmonics, inverse_laplacian, least_squares
+from ..data.sampled_fields import SampledFields
+from ..data.sphere_fields import POISSON_SPHERE, UNIT_SPHERE, poisson_fields
+from ..meshes import Mesh, MeshConfig
+from ..network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER
+from ..sphere_meshes import build_sphere
+from ..training import TrainingConfig
+from .sampled_task import SampledTask
+from .sphere_symmetries import SYMMETRIES, transformed
+from .task import BatchConfig, RunConfig
+
+DEGREE = 3  # the solutions are sums of harmonics of degrees 1 and 3
+
+PRESETS = {
+    "default": RunConfig(
+        DEFAULT,
+        MeshConfig(nested=True, nesting_ratio=1.5),
+        BatchConfig(
+            items=48,
+            scenarios=1,
+            queries=48,
+            meshes=8,
+            random_meshes=0.5,
+            nesting_ratios=(2.0, 2.0, 1.5),
+            symmetries=SYMMETRIES,
+        ),
+        TrainingConfig(steps=4000, learning_rate=8e-3, optimizer="muon", validate_every=1000),
+    ),
+    "paper": RunConfig(PAPER, MeshConfig(edges="radius", radius=1.0), training=TrainingConfig(steps=4000)),
+    "np": RunConfig(
+        NEURAL_PROCESS, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=4500, learning_rate=1e-3)
+    ),
+    "np-tuned": RunConfig(
+        replace(NEURAL_PROCESS, samples_see="cell", relative=True),
+        batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
+        training=TrainingConfig(steps=10000, learning_rate=4e-3, optimizer="muon", validate_every=2000),
+    ),
+    "attention": RunConfig(
+        replace(ATTENTION, latent_size=64, hidden_size=128, samples_see="cell", relative=True),
+        batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
+        training=TrainingConfig(steps=4000, learning_rate=6e-3, optimizer="muon", validate_every=1000),
+    ),
+}
+
+
+def mesh_of(config: MeshConfig, resolution: int) -> Mesh:
+    """The regular mesh of the unit sphere of a resolution."""
+    return build_sphere(config, UNIT_SPHERE, resolution)
+
+
+def references(data: SampledFields) -> Iterator[tuple[str, np.ndarray]]:
+    """Least squares in harmonics up to degree 3, which knows the equation and the form of its solutions; and the mean."""
+    targets, answers = data.items.targets["solution"][:, 0].double().numpy(), []
+    for item in range(data.items.num_items):
+        samples, asked = data.items.inputs["laplacian"], data.items.queries["solution"]
+        mine, there = (rows.items == item for rows in (samples, asked))
+        assert asked.points is not None
+        factors = least_squares(samples.points[mine].double().numpy(), samples.values[mine, 0].double().numpy(), DEGREE)
+        answers.append(harmonics(asked.points[there].double().numpy(), DEGREE) @ (factors * inverse_laplacian(DEGREE)))
+    yield "harmonics", np.concatenate(answers)
+    yield "mean", np.full(len(targets), targets.mean())
+
+
+TASK = SampledTask("poisson-sphere", POISSON_SPHERE, PRESETS, poisson_fields, mesh_of, references, SYMMETRIES, transformed)

@@ -1,0 +1,75 @@
+"""Stations on a sphere: a field of harmonics up to degree 8, measured at few or many places -> the field anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ..data.harmonics import harmonics, least_squares, left_out_error, most_likely
+from ..data.sampled_fields import SampledFields
+from ..data.sphere_fields import DEGREE, SCATTERED_SPHERE, scattered_fields, station_variances
+from ..meshes import MeshConfig
+from ..network_config import ATTENTION, DEFAULT, NEURAL_PROCESS
+from ..training import TrainingConfig
+from .poisson_sphere import mesh_of
+from .sampled_task import SampledTask
+from .sphere_symmetries import SYMMETRIES, transformed
+from .task import BatchConfig, RunConfig
+
+PRESETS = {
+    "default": RunConfig(
+        DEFAULT,
+        MeshConfig(layout="icosahedron", nested=True, nesting_ratio=1.5),
+        BatchConfig(
+            items=48,
+            scenarios=1,
+            queries=48,
+            resolutions=(1, 2, 2, 4),
+            meshes=8,
+            random_meshes=0.5,
+            nesting_ratios=(2.0, 2.0, 1.5),
+            symmetries=SYMMETRIES,
+        ),
+        TrainingConfig(steps=4000, learning_rate=8e-3, optimizer="muon", validate_every=1000),
+    ),
+    "np-tuned": RunConfig(
+        replace(NEURAL_PROCESS, samples_see="cell", relative=True),
+        batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
+        training=TrainingConfig(steps=10000, learning_rate=4e-3, optimizer="muon", validate_every=2000),
+    ),
+    "attention": RunConfig(
+        replace(ATTENTION, latent_size=64, hidden_size=128, samples_see="cell", relative=True),
+        batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
+        training=TrainingConfig(steps=4000, learning_rate=6e-3, optimizer="muon", validate_every=1000),
+    ),
+}
+
+
+def references(data: SampledFields) -> Iterator[tuple[str, np.ndarray]]:
+    """Least squares in harmonics, of each item's own degree, chosen by leaving out one station after the other, and of the one
+    degree that turns out best on these very data; the best of all estimates, which knows how fields are distributed; the mean.
+    """
+    targets = data.items.targets["field"][:, 0].double().numpy()
+    fixed: dict[int, list[np.ndarray]] = {degree: [] for degree in range(DEGREE + 1)}
+    chosen, optimal, variances = [], [], station_variances()
+    for item in range(data.items.num_items):
+        batch = data.items.selected([item])
+        stations, asked = batch.inputs["stations"], batch.queries["field"].points
+        assert asked is not None
+        points, values, there = stations.points.double().numpy(), stations.values[:, 0].double().numpy(), asked.double().numpy()
+        left_out = {degree: left_out_error(points, values, degree) for degree in fixed}
+        best = min(left_out, key=lambda degree: left_out[degree])
+        for degree, answers in fixed.items():
+            answers.append(harmonics(there, degree) @ least_squares(points, values, degree))
+        chosen.append(fixed[best][-1])
+        optimal.append(harmonics(there, DEGREE) @ most_likely(points, values, variances))
+    yield "harmonics", np.concatenate(chosen)
+    by_degree = [np.concatenate(answers) for answers in fixed.values()]
+    yield "harmonics-fixed", min(by_degree, key=lambda answers: float(np.mean((answers - targets) ** 2)))
+    yield "optimal", np.concatenate(optimal)
+    yield "mean", np.full(len(targets), targets.mean())
+
+
+TASK = SampledTask("scattered-sphere", SCATTERED_SPHERE, PRESETS, scattered_fields, mesh_of, references, SYMMETRIES, transformed)
