@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from .errors import InputError
 
@@ -53,6 +56,25 @@ def read_json(path: Path, what: str) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         raise InputError(f"{path} is not readable as {what}") from None
+
+
+def read_columns(path: Path, names: Sequence[str]) -> np.ndarray:
+    """These columns (rows, names) of a CSV file of numbers with a header."""
+    told = f"columns {', '.join(names[:-1])} and {names[-1]}"
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            missing = set(names) - set(reader.fieldnames or ())
+            if missing:
+                raise InputError(f"{path} needs {told}; got {reader.fieldnames or 'an empty file'}")
+            rows = np.array([[float(row[name]) for name in names] for row in reader], dtype=float).reshape(-1, len(names))
+    except InputError:
+        raise
+    except (OSError, UnicodeDecodeError, ValueError, TypeError, csv.Error) as error:
+        raise InputError(f"{path} is not a CSV file of numbers in {told} ({error})") from None
+    if len(rows) == 0:
+        raise InputError(f"{path} has no rows; give at least one below the header")
+    return rows
 
 
 def _temporary(path: Path) -> Path:

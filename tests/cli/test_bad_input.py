@@ -42,7 +42,7 @@ BAD_POINTS: dict[str, tuple[str, bytes]] = {
     "empty": ("got an empty file", b""),
     "no_y": ("columns x and y; got ['x', 'z']", b"x,z\n0.1,0.2\n"),
     "no_header": ("columns x and y", b"0.1,0.2\n0.3,0.4\n"),
-    "no_rows": ("no points", b"x,y\n"),
+    "no_rows": ("no rows", b"x,y\n"),
     "text": ("could not convert", b"x,y\n0.1,here\n"),
     "short_row": ("CSV file of numbers", b"x,y\n0.1,0.2\n0.1\n"),
     "nan": ("row 3 does not", b"x,y\n0.1,0.2\nnan,0.2\n"),
@@ -95,7 +95,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "an option without its value": ("--out", GENERATE),
     # data
     "generate: an unknown task": (
-        "must be one of poisson-square; got 'mazes'",
+        "must be one of poisson-square, poisson-sphere, scattered-sphere; got 'mazes'",
         ["data", "generate", "mazes", "--out", "new.npz"],
     ),
     "generate: no houses": ("--num must be 1 or more; got 0", [*GENERATE, "new.npz", "--num", "0"]),

@@ -10,37 +10,67 @@ import typer
 
 def predict(
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint file, or the name of a shipped model.")],
-    house: Annotated[Path, typer.Option(help='JSON with "heaters" ([x0, y0, x1, y1, power], ...) and "exterior_temperature".')],
     out: Annotated[Path, typer.Option(help="The result: .csv, .npz or .png (a grid only).")],
-    resolution: Annotated[int | None, typer.Option(min=1, help="Nodes along each side of the mesh [7].")] = None,
+    house: Annotated[
+        Path | None, typer.Option(help='JSON with "heaters" ([x0, y0, x1, y1, power], ...) and "exterior_temperature".')
+    ] = None,
+    samples: Annotated[
+        Path | None, typer.Option(help="On a sphere: CSV with columns latitude, longitude (degrees) and value.")
+    ] = None,
+    resolution: Annotated[int | None, typer.Option(min=1, help="Resolution of the mesh: nodes along each side, ... [7].")] = None,
     mesh: Annotated[Path | None, typer.Option(help="Predict on the mesh in this file, as adapt writes it.")] = None,
     grid: Annotated[
         int | None, typer.Option(min=2, max=5000, help="Predict on a grid of so many points along each side [100].")
     ] = None,
-    points: Annotated[Path | None, typer.Option(help="Predict at these points: CSV with columns x and y.")] = None,
+    points: Annotated[
+        Path | None, typer.Option(help="Predict at these points: CSV with columns x and y, or latitude and longitude.")
+    ] = None,
 ) -> None:
-    """The temperature anywhere in a house.
+    """The temperature anywhere in a house; or the field anywhere on a sphere, from samples of another.
 
-    Example: graphelements predict runs/first/model.safetensors --house house.json --resolution 7 --grid 100 --out field.png
+    Examples:
+
+    graphelements predict runs/first/model.safetensors --house house.json --resolution 7 --grid 100 --out field.png
+
+    graphelements predict poisson-sphere --samples laplacian.csv --out solution.png
     """
-    from ..data.house_files import read_house_json
+    from ..checkpoints import load_checkpoint
     from ..errors import choose, require
     from ..files import require_writable
     from ..mesh_files import load_mesh
-    from ..tasks.house_fields import grid_points, read_points, write_field
-    from ..tasks.poisson_square import load_house_checkpoint, mesh_for, method_of, predict_scenario
+    from ..spaces import Sphere
+    from ..tasks import get_task
+    from ..tasks.task import method_of
 
     choose("the ending of --out", out.suffix, (".csv", ".npz", ".png"))
     require(points is None or grid is None, "give either --grid or --points, not both")
     require(mesh is None or resolution is None, "give either --mesh or --resolution, not both")
     require(out.suffix != ".png" or points is None, "a picture needs a grid; write points to .csv or .npz")
     require_writable(out)
-    loaded = load_house_checkpoint(checkpoint)
-    kind = method_of(loaded.network)
+    loaded = load_checkpoint(checkpoint)
+    require(loaded.task is not None, f"{checkpoint} was trained for no task of this library; use graphelements.load and predict")
+    kind, task = method_of(loaded.network), get_task(str(loaded.task))
     require(mesh is None or kind == "gen", f"{checkpoint} runs on no mesh: it is of the kind {kind}; leave out --mesh")
-    used = mesh_for(loaded, resolution or 7) if mesh is None else load_mesh(mesh)
-    scenario = read_house_json(house)
-    places = grid_points(grid or 100) if points is None else read_points(points)
-    temperatures = predict_scenario(loaded.network, scenario, used, places)
-    write_field(out, places, temperatures, scenario, used)
-    typer.echo(f"wrote {out}: {len(places)} points, {temperatures.min():.3f} to {temperatures.max():.3f}")
+    usual = max(size for size in task.presets["default"].batches.resolutions)
+    used = task.mesh(loaded.mesh, (resolution or usual) if kind == "gen" else 1) if mesh is None else load_mesh(mesh)
+    if isinstance(task.sft.space, Sphere):
+        from ..tasks.globe_fields import globe_grid, predict_globe, read_places, write_globe
+
+        require(samples is not None and house is None, f"{task.name} takes --samples, a CSV of what was measured where")
+        assert samples is not None
+        measured = read_places(samples, "value")
+        places = globe_grid(grid or 100) if points is None else read_places(points)
+        values = predict_globe(loaded.network, measured, used, places)
+        write_globe(out, task.sft.outputs[0].name, places, values, measured, used)
+    else:
+        from ..data.house_files import read_house_json
+        from ..tasks.house_fields import grid_points, read_points, write_field
+        from ..tasks.poisson_square import predict_scenario
+
+        require(house is not None and samples is None, f"{task.name} takes --house, a JSON of heaters")
+        assert house is not None
+        scenario = read_house_json(house)
+        places = grid_points(grid or 100) if points is None else read_points(points)
+        values = predict_scenario(loaded.network, scenario, used, places)
+        write_field(out, places, values, scenario, used)
+    typer.echo(f"wrote {out}: {len(places)} points, {values.min():.3f} to {values.max():.3f}")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ..spaces import Sphere
 from ..sphere_meshes import icosahedral_mesh, sphere_mesh
+from ..tasks.globes import Globe
 from .curve_figures import FAINT, draw_line, finish, label_ends, new_figure
-from .globes import Globe
 from .sphere_experiments import ICOSAHEDRA, LARGER, SIZES
 from .summaries import Summary
 

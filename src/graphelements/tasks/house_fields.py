@@ -12,8 +12,8 @@ from jaxtyping import Float
 
 from ..data.houses import Scenario
 from ..data.poisson import p1_solution
-from ..errors import InputError, require
-from ..files import replaced
+from ..errors import require
+from ..files import read_columns, replaced
 from ..meshes import Mesh
 
 if TYPE_CHECKING:
@@ -29,17 +29,7 @@ def grid_points(num: int) -> Float[np.ndarray, "points 2"]:
 
 def read_points(path: Path) -> Float[np.ndarray, "points 2"]:
     """The columns x and y of a CSV file."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            missing = {"x", "y"} - set(reader.fieldnames or ())
-            require(not missing, f"{path} needs columns x and y; got {reader.fieldnames or 'an empty file'}")
-            points = np.array([[float(row["x"]), float(row["y"])] for row in reader], dtype=float).reshape(-1, 2)
-    except InputError:
-        raise
-    except (OSError, UnicodeDecodeError, ValueError, TypeError, csv.Error) as error:
-        raise InputError(f"{path} is not a CSV file of numbers in columns x and y ({error})") from None
-    require(len(points) > 0, f"{path} has no points; give at least one row below the header")
+    points = read_columns(path, ("x", "y"))
     bad = ~((points >= 0) & (points <= 1)).all(1)
     require(
         not bad.any(), f"{path}: points must lie in the unit square; row {int(bad.argmax()) + 2 if bad.any() else 0} does not"
