@@ -19,10 +19,16 @@ def evaluate(
         Path | None, typer.Option(help="Where to save the scores, each house's included [beside the checkpoint].")
     ] = None,
     mesh: Annotated[Path | None, typer.Option(help="Score on the mesh in this file as well, as adapt writes it.")] = None,
+    layout: Annotated[str | None, typer.Option(help="On a sphere: grid or icosahedron [as in training].")] = None,
+    rotations: Annotated[int, typer.Option(min=0, help="On a sphere: how much answers differ over so many rotations.")] = 0,
 ) -> None:
-    """Mean squared error per resolution, beside P1 finite elements with the same nodes and beside predicting the mean.
+    """Mean squared error per resolution, beside the task's references: finite elements with the same nodes, the mean, ...
 
-    Example: graphelements evaluate runs/first/model.safetensors --data test.npz --resolutions 2,4,7
+    Examples:
+
+    graphelements evaluate runs/first/model.safetensors --data test.npz --resolutions 2,4,7
+
+    graphelements evaluate poisson-sphere --data sphere.npz --layout icosahedron --resolutions 1,2,4 --rotations 20
     """
     from rich.console import Console
     from rich.table import Table
@@ -40,11 +46,11 @@ def evaluate(
     target = out or (Path(checkpoint).parent if exists(Path(checkpoint)) else Path()) / "evaluation.json"
     with Console(stderr=True).status("evaluating") as status:
         evaluation = save_evaluation(
-            target, checkpoint, data, houses, sizes, lambda text: status.update(f"evaluating {text}"), mesh
+            target, checkpoint, data, houses, sizes, lambda text: status.update(f"evaluating {text}"), mesh, layout, rotations
         )
     if as_json:
         brief = [{name: value for name, value in score.items() if name != "mse_of_item"} for score in evaluation["results"]]
-        typer.echo(json.dumps({"task": evaluation["task"], "results": brief}))
+        typer.echo(json.dumps({"task": evaluation["task"], "results": brief, "rotations": evaluation.get("rotations", [])}))
         return
     table = Table("method", "nodes", "MSE", "std over houses", "ms a scenario")
     for score in evaluation["results"]:
@@ -53,4 +59,9 @@ def evaluate(
         seconds = f"{1e3 * score['seconds_per_scenario']:.2f}" if score["seconds_per_scenario"] else "-"
         table.add_row(score["method"], nodes, f"{score['mse_mean']:.5f}", f"{score['mse_std']:.5f}", seconds)
     Console().print(table)
+    for turned in evaluation.get("rotations", []):
+        typer.echo(
+            f"{rotations} rotations on {turned['nodes']} nodes: predictions deviate by {turned['spread']:.4f}, "
+            f"{turned['ratio']:.2f} of the error of {turned['error']:.4f} (root mean squares)"
+        )
     typer.echo(f"saved {target}")
