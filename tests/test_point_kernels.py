@@ -9,9 +9,11 @@ import torch
 from cases import RAGGED_SFT, random_item, seeded
 
 from graphelements.edge_kernels import compiler_available
+from graphelements.errors import InputError
 from graphelements.meshes import scattered_mesh
 from graphelements.network import GraphElementNetwork, build_network
 from graphelements.network_config import DEFAULT
+from graphelements.perceptron import GatedPerceptron
 from graphelements.point_kernels import read_hidden, write_hidden
 from graphelements.representations import Coupling
 from graphelements.samples import collate
@@ -31,8 +33,12 @@ def coupling(points: int = 40, nodes: int = 9, touched: int = 4, dtype: torch.dt
     return Coupling(torch.randint(nodes, (points, touched), generator=g), weights, offsets, nodes)
 
 
-def test_writing_cheaply_is_scattering_the_codes_of_every_touched_node():
-    gen = network()
+each_kind = pytest.mark.parametrize("gated", [False, True], ids=["plain", "gated"])
+
+
+@each_kind
+def test_writing_cheaply_is_scattering_the_codes_of_every_touched_node(gated):
+    gen = network(gated=gated)
     mesh = gen.meshes([scattered_mesh(SPACE, n, seeded(n)) for n in (3, 12, 7)])
     inputs, _ = gen.seen(collate([random_item(RAGGED_SFT, seeded(n)) for n in range(3)]))
     codes = [(gen.representation(s.points, s.items, mesh), name, s) for name, s in inputs.items()]
@@ -40,8 +46,9 @@ def test_writing_cheaply_is_scattering_the_codes_of_every_touched_node():
     torch.testing.assert_close(gen.write(inputs, mesh), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_reading_cheaply_is_blending_what_rho_says_of_every_touched_node():
-    gen = network()
+@each_kind
+def test_reading_cheaply_is_blending_what_rho_says_of_every_touched_node(gated):
+    gen = network(gated=gated)
     assert gen.reader is not None
     mesh = gen.meshes(scattered_mesh(SPACE, 12, seeded(1)))
     queries = random_item(RAGGED_SFT, seeded(3), most=30).queries["flow"]
@@ -49,6 +56,25 @@ def test_reading_cheaply_is_blending_what_rho_says_of_every_touched_node():
     c = gen.representation(queries.points, queries.items, mesh)
     expected = c.blend(gen.reader(torch.cat([states[c.nodes], gen.local_coordinates(c, mesh)], -1)))
     torch.testing.assert_close(gen.gather(states, queries, mesh), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_gated_network_is_linear_in_what_it_is_told_apart_from_where():
+    """A sample's value doubled is its code doubled, as far as the relu stays as it is: the hidden layer does not see it."""
+    net = GatedPerceptron(2, 3, 8, 4)
+    with torch.no_grad():
+        net.first.weight[:, :2] = 0
+        net.gate.bias.zero_()
+        net.last.bias.zero_()
+    values, offsets = torch.randn(5, 2, generator=seeded(1)), torch.randn(5, 3, generator=seeded(2))
+    once, twice = (net(torch.cat([factor * values, offsets], -1)) for factor in (1, 2))
+    torch.testing.assert_close(twice, 2 * once)
+
+
+def test_gates_are_refused_where_there_are_no_offsets():
+    with pytest.raises(InputError, match="gated networks have encoders of one hidden layer"):
+        replace(DEFAULT, gated=True, encoder_hidden=(16, 16))
+    with pytest.raises(InputError, match="see offsets; got"):
+        replace(DEFAULT, gated=True, encoder_sees="value")
 
 
 def test_encoders_and_readers_may_have_more_hidden_layers():
@@ -59,16 +85,17 @@ def test_encoders_and_readers_may_have_more_hidden_layers():
 
 
 @pytest.mark.skipif(not compiler_available(), reason="no C++ compiler")
+@each_kind
 @pytest.mark.parametrize("kernel", [read_hidden, write_hidden])
-def test_compiled_kernels_give_the_numbers_and_gradients_of_plain_torch(kernel):
+def test_compiled_kernels_give_the_numbers_and_gradients_of_plain_torch(kernel, gated):
     c, g = coupling(), seeded(7)
     rows = c.num_nodes if kernel is read_hidden else len(c.nodes)
     results = []
-    base = torch.randn(rows, 6, generator=g, dtype=torch.float64)
+    base, gate = torch.randn(2, rows, 6, generator=g, dtype=torch.float64)
     local, weight = torch.randn(*c.nodes.shape, 3, generator=g).double(), torch.randn(3, 6, generator=g).double()
     for compiled in (False, True):
-        inputs = [x.clone().requires_grad_() for x in (base, weight)]
-        output = kernel(inputs[0], c, local, inputs[1], compiled)
+        inputs = [x.clone().requires_grad_() for x in (base, weight, *([gate] if gated else []))]
+        output = kernel(inputs[0], inputs[2] if gated else None, c, local, inputs[1], compiled)
         output.sin().sum().backward()
         results.append([output, *(x.grad for x in inputs)])
     for plain, fused in zip(*results, strict=True):

@@ -11,15 +11,15 @@ that h is continuous. The factor g lets what is linear in the samples' values st
 
 from __future__ import annotations
 
-from typing import Any, no_type_check
+from typing import no_type_check
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from .edge_kernels import compiled_run, run, with_features
+from .edge_kernels import run
 from .neighbours import nearest
+from .point_kernels import GatedRead
 from .samples import FunctionSamples
 from .spaces import Space
 
@@ -55,7 +55,7 @@ class Ear(nn.Module):
         near, fades, local = run(near_features, points, found, sites, sizes, space, compiled=compiled and not learned)
         base, gate = self.base(torch.cat([values, space.coordinates(sites)], -1)), self.gate(values)
         if compiled and not learned:
-            return _Heard.apply(base, gate, near, fades, local, self.local.weight.T.contiguous())
+            return GatedRead.apply(base, gate, near, fades, local, self.local.weight.T.contiguous())
         terms = (base[near] + self.local(local)).relu() * gate[near]
         return torch.einsum("pk,pkh->ph", fades, terms)
 
@@ -84,41 +84,3 @@ def near_features(
     directions = scaled * (1 + scaled.square()).rsqrt()
     distances = 0.5 * (1 + scaled.square().sum(-1, keepdim=True)).log()
     return rows[:, :-1], fades, torch.cat([offsets, directions, distances], -1)
-
-
-class _Heard(torch.autograd.Function):
-    """h from its parts, with kernels that form the terms on the fly; its gradients are those of a, g and C."""
-
-    @staticmethod
-    def forward(ctx: Any, *inputs) -> Float[Tensor, "points hidden"]:
-        inputs = [tensor.detach() for tensor in inputs]  # the compiler wants leaves
-        ctx.save_for_backward(*inputs)
-        return compiled_run(_Kernels.heard, *inputs)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Float[Tensor, "points hidden"]) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        base, _, near, _, local, _ = ctx.saved_tensors
-        by_base, by_gate = (
-            compiled_run(kernel, *ctx.saved_tensors, gradient.contiguous()).flatten(0, 1)
-            for kernel in (_Kernels.by_base, _Kernels.by_gate)
-        )
-        of_samples = (torch.zeros_like(base).index_add_(0, near.flatten(), terms) for terms in (by_base, by_gate))
-        return *of_samples, None, None, None, local.flatten(0, 1).T @ by_base
-
-
-@no_type_check  # the compiler cannot see through the shape checks of the tests
-class _Kernels:
-    @staticmethod
-    def heard(base, gate, near, fades, local, weight) -> Float[Tensor, "points hidden"]:
-        terms = with_features(base[near], local, weight).relu() * gate[near]
-        return (terms * fades[..., None]).sum(1)
-
-    @staticmethod
-    def by_base(base, gate, near, fades, local, weight, gradient) -> Float[Tensor, "points heard hidden"]:
-        passed = gradient[:, None] * fades[..., None] * gate[near]
-        return torch.where(with_features(base[near], local, weight) > 0, passed, 0.0)
-
-    @staticmethod
-    def by_gate(base, gate, near, fades, local, weight, gradient) -> Float[Tensor, "points heard hidden"]:
-        return with_features(base[near], local, weight).relu() * (gradient[:, None] * fades[..., None])

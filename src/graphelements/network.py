@@ -15,8 +15,8 @@ from .errors import require
 from .functions import SFT, OutputFunction
 from .hearing import Ear
 from .message_passing import Graph, MessagePassing
-from .network_config import DEFAULT, AttentionConfig, NetworkConfig
-from .perceptron import Perceptron, ResidualPerceptron
+from .network_config import DEFAULT, AttentionConfig, NetworkConfig, Sees
+from .perceptron import GatedPerceptron, Perceptron, ResidualPerceptron, gate_of, has_cheap_form
 from .point_kernels import read_hidden, write_hidden
 from .representations import Coupling, NearestNodes, Representation, SoftNearest
 from .samples import FunctionSamples, Queries, SFTBatch
@@ -37,7 +37,7 @@ class GraphElementNetwork(SFTNetwork):
         encoders: nn.ModuleDict,
         placement: nn.Module | None,
         message_passing: MessagePassing | None,
-        reader: Perceptron | None,
+        reader: Perceptron | GatedPerceptron | None,
         share: nn.Linear | None,
         ears: nn.ModuleDict,
         decoders: nn.ModuleDict,
@@ -99,19 +99,20 @@ class GraphElementNetwork(SFTNetwork):
         couplings = self.representation.couple(list(inputs.values()), mesh, self.kernels) if inputs else []
         for (name, samples), coupling in zip(inputs.items(), couplings, strict=True):
             encoder = self.encoders[name]
-            assert isinstance(encoder, Perceptron)
+            assert isinstance(encoder, Perceptron | GatedPerceptron)
             expected = seen_channels(next(f for f in self.sft.inputs if f.name == name), self.config, self.sft.space.dim)
             require(
                 samples.values.shape[-1] == expected,
                 f"nodes take the numbers that encoders see, {expected} for a sample of {name!r}; "
                 f"got {samples.values.shape[-1]}, prepare the samples with network.seen",
             )
-            if self.config.encoder_sees == "offset" and encoder.has_one_hidden_layer:
+            if self.config.encoder_sees == "offset" and has_cheap_form(encoder):
                 first, last = encoder.first, encoder.last
                 values = samples.values
                 of_value, of_local = first.weight.split([values.shape[-1], first.in_features - values.shape[-1]], dim=1)
                 local = self.local_coordinates(coupling, mesh)
-                hidden = write_hidden(torch.addmm(first.bias, values, of_value.T), coupling, local, of_local.T, self.kernels)
+                base, gate = torch.addmm(first.bias, values, of_value.T), gate_of(encoder, values)
+                hidden = write_hidden(base, gate, coupling, local, of_local.T, self.kernels)
                 masses = coupling.scatter(values.new_ones(len(values), 1))
                 states = states + torch.addmm(masses * last.bias, hidden, last.weight.T)
             else:
@@ -231,11 +232,12 @@ class GraphElementNetwork(SFTNetwork):
         if self.reader is None:
             return coupling.gather(states)
         local = self.local_coordinates(coupling, mesh)
-        if not self.reader.has_one_hidden_layer:
+        if not has_cheap_form(self.reader):
             return coupling.blend(self.reader(torch.cat([states[coupling.nodes], local], -1)))
         first, last = self.reader.first, self.reader.last
         of_state, of_local = first.weight.split([states.shape[-1], local.shape[-1]], dim=1)
-        hidden = read_hidden(torch.addmm(first.bias, states, of_state.T), coupling, local, of_local.T, self.kernels)
+        base, gate = torch.addmm(first.bias, states, of_state.T), gate_of(self.reader, states)
+        hidden = read_hidden(base, gate, coupling, local, of_local.T, self.kernels)
         return last(hidden)  # the weights of a point sum to one
 
     def integrate(
@@ -330,10 +332,13 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
             return build_attention(sft, config)
         dim, latent = sft.space.dim, config.latent_size
         extra = {"value": 0, "position": dim, "offset": dim + 1}
-        encoders = {
-            f.name: Perceptron((seen_channels(f, config, dim) + extra[config.encoder_sees], *config.encoder_hidden, latent))
-            for f in sft.inputs
-        }
+
+        def seeing(num_values: int, sees: Sees) -> Perceptron | GatedPerceptron:
+            if config.gated:
+                return GatedPerceptron(num_values, extra[sees], config.encoder_hidden[0], latent)
+            return Perceptron((num_values + extra[sees], *config.encoder_hidden, latent))
+
+        encoders = {f.name: seeing(seen_channels(f, config, dim), config.encoder_sees) for f in sft.inputs}
         placement = {"nothing": None, "spacing": nn.Linear(1, latent), "place": nn.Linear(1 + dim, latent)}[config.nodes_see]
         message_passing = None
         if config.rounds != 0:
@@ -347,7 +352,7 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
                 config.norm,
                 config.aggregation,
             )
-        reader = Perceptron((latent + dim + 1, *config.encoder_hidden, latent)) if config.decoder_sees == "offset" else None
+        reader = seeing(latent, "offset") if config.decoder_sees == "offset" else None
         share = nn.Linear(latent, 1) if config.reads == "all" else None
         ears = {}
         if config.num_heard > 0:

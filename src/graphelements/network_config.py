@@ -28,6 +28,7 @@ class NetworkConfig:
     `rounds` is T: a number, or "diameter" for the hop diameter of each item's mesh, 2(k-1) on a k x k grid with one diagonal a
     cell.
     `reads`: on nested meshes, queries read the "finest" mesh, or "all" of them, blended by shares that the network gives.
+    `gated`: encoders and the reader that see offsets are `GatedPerceptron`s: what is linear in values, or states, stays so.
     `num_heard`: a query hears so many of the nearest samples of every function directly, besides what it reads from nodes (see
     `hearing`). `decoder_layers`: 0 for decoders that are perceptrons (paper); above, so many residual layers of
     the width `decoder_hidden` says, once for all meshes of a nest, that see the query's place besides if nodes see theirs.
@@ -50,6 +51,7 @@ class NetworkConfig:
     sharpness: float = 1.0
     learn_sharpness: bool = False
     num_touched: int = 4
+    gated: bool = False
     num_heard: int = 0
     rounds: int | Literal["diameter"] = "diameter"
     reads: Literal["finest", "all"] = "finest"
@@ -66,6 +68,11 @@ class NetworkConfig:
         require(
             self.num_heard == 0 or (self.num_heard > 0 and len(self.encoder_hidden) > 0),
             f"num_heard must be 0 or more, with hidden layers in encoders; got {self.num_heard} and {self.encoder_hidden}",
+        )
+        require(
+            not self.gated or (self.encoder_sees == self.decoder_sees == "offset" and len(self.encoder_hidden) == 1),
+            "gated networks have encoders of one hidden layer, and encoders and decoders that see offsets; "
+            f"got {self.encoder_hidden}, {self.encoder_sees} and {self.decoder_sees}",
         )
         require(
             self.decoder_layers == 0 or (self.decoder_layers > 0 and len(self.decoder_hidden) == 1),

@@ -34,13 +34,25 @@ class Perceptron(nn.Sequential):
         """The layer that gives the outputs."""
         return self[-1]  # type: ignore[return-value]
 
-    @property
-    def has_one_hidden_layer(self) -> bool:
-        """Whether the first layer is followed by one ReLU and the last layer: what the cheap forms need."""
-        return len(self) == 3
-
     def forward(self, input: Float[Tensor, "*n inputs"]) -> Float[Tensor, "*n outputs"]:  # noqa: A002 (nn.Sequential's name)
         return super().forward(input)
+
+
+class GatedPerceptron(nn.Module):
+    """W2 (g(v) relu(A [v, o] + b1)) + b2: one hidden layer, multiplied by a linear function g of the first inputs v.
+
+    What depends on v linearly, with factors that depend on o (a value at some offset, say), a network without g has to piece
+    together.
+    """
+
+    def __init__(self, num_values: int, num_others: int, hidden_size: int, num_outputs: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(num_values + num_others, hidden_size)
+        self.gate = nn.Linear(num_values, hidden_size)
+        self.last = nn.Linear(hidden_size, num_outputs)
+
+    def forward(self, inputs: Float[Tensor, "*n inputs"]) -> Float[Tensor, "*n outputs"]:
+        return self.last(self.first(inputs).relu() * self.gate(inputs[..., : self.gate.in_features]))
 
 
 class ResidualPerceptron(nn.Sequential):
@@ -58,3 +70,13 @@ class _ResidualLayer(nn.Module):
 
     def forward(self, rows: Float[Tensor, "*n width"]) -> Float[Tensor, "*n width"]:
         return rows + self.perceptron(self.norm(rows))
+
+
+def has_cheap_form(net: Perceptron | GatedPerceptron) -> bool:
+    """Whether the first layer is followed by one ReLU and the last layer: what the cheap forms of reading and writing need."""
+    return isinstance(net, GatedPerceptron) or len(net) == 3
+
+
+def gate_of(net: Perceptron | GatedPerceptron, values: Float[Tensor, "n values"]) -> Float[Tensor, "n hidden"] | None:
+    """What multiplies the hidden layer, if anything does."""
+    return net.gate(values) if isinstance(net, GatedPerceptron) else None

@@ -5,9 +5,9 @@ once after the sum over touched nodes; what is left per point and touched node i
 
     read:   h(x) = sum over l of r_l(x) relu(a_l + C o_l(x)),    write:   h_l = sum over x of r_l(x) relu(a(x) + C o_l(x)),
 
-with a = A z + b or A s + b, and o the offset in local coordinates. Plain torch does it anywhere. The compiled form fuses the
-terms; its gradients are those of the a and of C, so where weights or offsets ask for gradients (positions are optimised, or a
-sharpness is learned) plain torch is used.
+with a = A z + b or A s + b, and o the offset in local coordinates; where e and rho are gated, each term is multiplied by g(z) or
+g(s). Plain torch does it anywhere. The compiled form fuses the terms; its gradients are those of a, g and C, so where weights or
+offsets ask for gradients (positions are optimised, or a sharpness is learned) plain torch is used.
 """
 
 from __future__ import annotations
@@ -24,29 +24,36 @@ from .representations import Coupling
 
 
 def read_hidden(
-    from_nodes: Float[Tensor, "nodes hidden"],
+    base: Float[Tensor, "nodes hidden"],
+    gate: Float[Tensor, "nodes hidden"] | None,
     coupling: Coupling,
     local: Float[Tensor, "points touched local"],
     weight: Float[Tensor, "local hidden"],
     compiled: bool,
 ) -> Float[Tensor, "points hidden"]:
-    """h(x) = sum over touched nodes l of r_l(x) relu(a_l + C o_l(x))."""
+    """h(x) = sum over touched nodes l of r_l(x) g_l relu(a_l + C o_l(x)), from a as `base` and g as `gate`, if there is one."""
     if _fusible(compiled, coupling, local):
-        return _Read.apply(from_nodes, coupling.nodes, coupling.weights, local, weight)
-    return coupling.blend((from_nodes[coupling.nodes] + local @ weight).relu())
+        gates = () if gate is None else (gate,)
+        return (_Read if gate is None else GatedRead).apply(base, *gates, coupling.nodes, coupling.weights, local, weight)
+    terms = (base[coupling.nodes] + local @ weight).relu()
+    return coupling.blend(terms if gate is None else terms * gate[coupling.nodes])
 
 
 def write_hidden(
-    from_samples: Float[Tensor, "points hidden"],
+    base: Float[Tensor, "points hidden"],
+    gate: Float[Tensor, "points hidden"] | None,
     coupling: Coupling,
     local: Float[Tensor, "points touched local"],
     weight: Float[Tensor, "local hidden"],
     compiled: bool,
 ) -> Float[Tensor, "nodes hidden"]:
-    """h_l = sum over points x of r_l(x) relu(a(x) + C o_l(x))."""
+    """h_l = sum over points x of r_l(x) g(x) relu(a(x) + C o_l(x)), from a as `base` and g as `gate`, if there is one."""
     if _fusible(compiled, coupling, local):
-        return _Write.apply(from_samples, coupling.nodes, coupling.weights, local, weight, coupling.num_nodes)
-    return coupling.scatter((from_samples[:, None] + local @ weight).relu())
+        apply = (base,) if gate is None else (base, gate)
+        kind = _Write if gate is None else _GatedWrite
+        return kind.apply(*apply, coupling.nodes, coupling.weights, local, weight, coupling.num_nodes)
+    terms = (base[:, None] + local @ weight).relu()
+    return coupling.scatter(terms if gate is None else terms * gate[:, None])
 
 
 def _fusible(compiled: bool, coupling: Coupling, local: Tensor) -> bool:
@@ -86,6 +93,46 @@ class _Write(torch.autograd.Function):
         return passed.sum(1), None, None, None, local.flatten(0, 1).T @ passed.flatten(0, 1), None
 
 
+class GatedRead(torch.autograd.Function):
+    """sum over l of r_l g_l relu(a_l + C o_l), for any table of which rows l a point hears, and how much of each."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs) -> Float[Tensor, "points hidden"]:
+        inputs = [tensor.detach() for tensor in inputs]  # the compiler wants leaves
+        ctx.save_for_backward(*inputs)
+        return compiled_run(_Kernels.read_gated, *inputs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Float[Tensor, "points hidden"]) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        base, _, rows, _, local, _ = ctx.saved_tensors
+        by_base, by_gate = (
+            compiled_run(kernel, *ctx.saved_tensors, gradient.contiguous()).flatten(0, 1)
+            for kernel in (_Kernels.base_by_read, _Kernels.gate_by_read)
+        )
+        of_rows = (torch.zeros_like(base).index_add_(0, rows.flatten(), terms) for terms in (by_base, by_gate))
+        return *of_rows, None, None, None, local.flatten(0, 1).T @ by_base
+
+
+class _GatedWrite(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *inputs) -> Float[Tensor, "nodes hidden"]:
+        *tensors, num_nodes = inputs
+        base, gate, nodes, weights, local, weight = (tensor.detach() for tensor in tensors)  # the compiler wants leaves
+        ctx.save_for_backward(base, gate, nodes, weights, local, weight)
+        terms = compiled_run(_Kernels.write_gated, base, gate, weights, local, weight).flatten(0, 1)
+        return terms.new_zeros(num_nodes, terms.shape[-1]).index_add_(0, nodes.flatten(), terms)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Float[Tensor, "nodes hidden"]) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        *_, local, _ = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        by_base = compiled_run(_Kernels.base_by_write, *ctx.saved_tensors, gradient)
+        by_gate = compiled_run(_Kernels.gate_by_write, *ctx.saved_tensors, gradient)
+        return by_base.sum(1), by_gate, None, None, None, local.flatten(0, 1).T @ by_base.flatten(0, 1), None
+
+
 @no_type_check  # the compiler cannot see through the shape checks of the tests
 class _Kernels:
     """What is compiled: one kernel each, that forms the terms on the fly."""
@@ -113,3 +160,31 @@ class _Kernels:
     def passed_by_write(from_samples, nodes, weights, local, weight, gradient) -> Float[Tensor, "points touched hidden"]:
         terms = with_features(from_samples[:, None], local, weight)
         return torch.where(terms > 0, gradient[nodes] * weights[..., None], 0.0)
+
+    @staticmethod
+    def read_gated(base, gate, rows, weights, local, weight) -> Float[Tensor, "points hidden"]:
+        terms = with_features(base[rows], local, weight).relu() * gate[rows]
+        return (terms * weights[..., None]).sum(1)
+
+    @staticmethod
+    def base_by_read(base, gate, rows, weights, local, weight, gradient) -> Float[Tensor, "points touched hidden"]:
+        passed = gradient[:, None] * weights[..., None] * gate[rows]
+        return torch.where(with_features(base[rows], local, weight) > 0, passed, 0.0)
+
+    @staticmethod
+    def gate_by_read(base, gate, rows, weights, local, weight, gradient) -> Float[Tensor, "points touched hidden"]:
+        return with_features(base[rows], local, weight).relu() * (gradient[:, None] * weights[..., None])
+
+    @staticmethod
+    def write_gated(base, gate, weights, local, weight) -> Float[Tensor, "points touched hidden"]:
+        return with_features(base[:, None], local, weight).relu() * weights[..., None] * gate[:, None]
+
+    @staticmethod
+    def base_by_write(base, gate, nodes, weights, local, weight, gradient) -> Float[Tensor, "points touched hidden"]:
+        passed = gradient[nodes] * weights[..., None] * gate[:, None]
+        return torch.where(with_features(base[:, None], local, weight) > 0, passed, 0.0)
+
+    @staticmethod
+    def gate_by_write(base, gate, nodes, weights, local, weight, gradient) -> Float[Tensor, "points hidden"]:
+        terms = with_features(base[:, None], local, weight).relu()
+        return (terms * gradient[nodes] * weights[..., None]).sum(1)
