@@ -26,7 +26,7 @@ from .sample_cells import sample_cells
 from .samples import SFTBatch, collate
 from .sft_network import item_means
 from .training import errors_of, item_errors
-from .unions import union
+from .unions import MeshUnion, union
 
 AT_ONCE = 0.2  # of its nodes come to a mesh for inputs before edges are judged anew
 
@@ -235,18 +235,23 @@ class _Scenarios:
     def __call__(self, mesh: Mesh) -> tuple[Float[Tensor, ""], float]:
         """The loss of a mesh on those that move nodes, and its error on those that judge."""
         network, joined = self.network, union(mesh, self.batch.num_items)
+        outputs = self._outputs(mesh, joined) if network.config.passes == 1 else network(self.batch, joined)
+        moving = {name: output[: len(self.moving.queries[name])] for name, output in outputs.items()}
+        answers = {name: network.answer(name, output.detach()) for name, output in outputs.items()}
+        errors = torch.stack(list(errors_of(network, answers, self.batch).values())).nanmean(0)
+        judged, overall = float(errors[self.moving.num_items :].nanmean()), float(errors.nanmean())
+        return network.loss(moving, self.moving), max(judged, overall) if self.cautious else judged
+
+    def _outputs(self, mesh: Mesh, joined: MeshUnion) -> dict[str, Tensor]:
+        """What the network puts out, from what is kept of coarser meshes; with several passes nothing of them stays as it is."""
+        network = self.network
         if mesh.coarser is not None and mesh.coarser is not self.coarser:
             self._settle(mesh.coarser)
         known = self.latents if mesh.coarser is not None and network.config.reads == "all" else {}
         states = network.refine(self.inputs, joined, self.states if mesh.coarser is not None else None)
         latents = network.revise(states, self.batch.queries, joined, known)
         outputs = network.decoded(latents, self.batch.queries, joined, self.heard)
-        outputs = {name: network.restored(name, out, self.batch.queries[name].items, self.frame) for name, out in outputs.items()}
-        moving = {name: output[: len(self.moving.queries[name])] for name, output in outputs.items()}
-        answers = {name: network.answer(name, output.detach()) for name, output in outputs.items()}
-        errors = torch.stack(list(errors_of(network, answers, self.batch).values())).nanmean(0)
-        judged, overall = float(errors[self.moving.num_items :].nanmean()), float(errors.nanmean())
-        return network.loss(moving, self.moving), max(judged, overall) if self.cautious else judged
+        return {name: network.restored(name, out, self.batch.queries[name].items, self.frame) for name, out in outputs.items()}
 
     @torch.no_grad()
     def _settle(self, coarser: Mesh) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import overload
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from .attention import AttentionNetwork, build_attention
 from .cell_representations import Barycentric, Multilinear
 from .errors import require
-from .functions import SFT, OutputFunction
+from .functions import SFT, InputFunction, OutputFunction
 from .hearing import Ear
 from .message_passing import Graph, MessagePassing
 from .network_config import DEFAULT, AttentionConfig, NetworkConfig, Sees
@@ -57,8 +59,39 @@ class GraphElementNetwork(SFTNetwork):
         """What the decoders put out for every query, in network units; `predict` gives answers in original units."""
         mesh = self.meshes(meshes, batch.num_items)
         inputs, frame = self.seen(batch, mesh.space)
-        outputs = self.read(self.settle(inputs, mesh), batch.queries, mesh, inputs)
+        states, inputs = self.absorb(inputs, mesh)
+        outputs = self.read(states, batch.queries, mesh, inputs)
         return {name: self.restored(name, output, batch.queries[name].items, frame) for name, output in outputs.items()}
+
+    def absorb(
+        self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion
+    ) -> tuple[list[Float[Tensor, "_nodes latent"]], Mapping[str, FunctionSamples]]:
+        """The states that samples as `seen` gives them lead to in all passes, and the samples as they were last written."""
+        told = inputs
+        states = self.settle(told, mesh)
+        for _ in range(self.config.passes - 1):
+            told = self.informed(inputs, states, mesh)
+            states = self.settle(told, mesh)
+        return states, told
+
+    def informed(
+        self, inputs: Mapping[str, FunctionSamples], states: Sequence[Float[Tensor, "_nodes latent"]], mesh: MeshUnion
+    ) -> dict[str, FunctionSamples]:
+        """Samples as `seen` gives them, each with z at its place beside its value."""
+        there = self.recall(states, {name: Queries(each.points, items=each.items) for name, each in inputs.items()}, mesh)
+        return {name: replace(each, values=torch.cat([each.values, there[name]], -1)) for name, each in inputs.items()}
+
+    def told(self, name: str, samples: FunctionSamples) -> FunctionSamples:
+        """Samples as `seen` or as `informed` gives them, in the form that encoders take: those told nothing are told zeros."""
+        function = next(f for f in self.sft.inputs if f.name == name)
+        seen, most = seen_channels(function, self.config, self.sft.space.dim), _told_channels(function, self.config, self.sft)
+        given = samples.values.shape[-1]
+        require(
+            given in (seen, most),
+            f"nodes take the numbers that encoders see, {seen} for a sample of {name!r}; "
+            f"got {given}, prepare the samples with network.seen",
+        )
+        return samples if given == most else replace(samples, values=pad(samples.values, (0, most - given)))
 
     def settle(self, inputs: Mapping[str, FunctionSamples], meshes: Meshes) -> list[Float[Tensor, "_nodes latent"]]:
         """zT of a mesh and of the coarser ones behind it, coarsest first: samples as `seen` gives them, written and propagated.
@@ -100,12 +133,7 @@ class GraphElementNetwork(SFTNetwork):
         for (name, samples), coupling in zip(inputs.items(), couplings, strict=True):
             encoder = self.encoders[name]
             assert isinstance(encoder, Perceptron | GatedPerceptron)
-            expected = seen_channels(next(f for f in self.sft.inputs if f.name == name), self.config, self.sft.space.dim)
-            require(
-                samples.values.shape[-1] == expected,
-                f"nodes take the numbers that encoders see, {expected} for a sample of {name!r}; "
-                f"got {samples.values.shape[-1]}, prepare the samples with network.seen",
-            )
+            samples = self.told(name, samples)
             if self.config.encoder_sees == "offset" and has_cheap_form(encoder):
                 first, last = encoder.first, encoder.last
                 values = samples.values
@@ -178,7 +206,7 @@ class GraphElementNetwork(SFTNetwork):
             parts = []
             for function, ear in self.ears.items():
                 if function in inputs:
-                    here = (query.points, query.items, inputs[function], sizes[function], mesh.num_items)
+                    here = (query.points, query.items, self.told(function, inputs[function]), sizes[function], mesh.num_items)
                     parts.append(ear(*here, self.config.num_heard, mesh.space, self.kernels))
                 else:
                     parts.append(query.points.new_zeros(len(query), self.config.encoder_hidden[-1]))
@@ -274,7 +302,7 @@ class GraphElementNetwork(SFTNetwork):
         mesh = self.meshes(meshes, batch.num_items)
         size = max(1, chunk // max(self.representation.touched(mesh), self.config.num_heard))
         inputs, frame = self.seen(batch, mesh.space)
-        states = self.settle(inputs, mesh)
+        states, inputs = self.absorb(inputs, mesh)
         answers = {}
         for name, queries in batch.queries.items():
             outputs = torch.cat([self.read(states, {name: piece}, mesh, inputs)[name] for piece in queries.split(size)])
@@ -338,7 +366,7 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
                 return GatedPerceptron(num_values, extra[sees], config.encoder_hidden[0], latent)
             return Perceptron((num_values + extra[sees], *config.encoder_hidden, latent))
 
-        encoders = {f.name: seeing(seen_channels(f, config, dim), config.encoder_sees) for f in sft.inputs}
+        encoders = {f.name: seeing(_told_channels(f, config, sft), config.encoder_sees) for f in sft.inputs}
         placement = {"nothing": None, "spacing": nn.Linear(1, latent), "place": nn.Linear(1 + dim, latent)}[config.nodes_see]
         message_passing = None
         if config.rounds != 0:
@@ -356,7 +384,7 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
         share = nn.Linear(latent, 1) if config.reads == "all" else None
         ears = {}
         if config.num_heard > 0:
-            ears = {f.name: Ear(seen_channels(f, config, dim), dim, config.encoder_hidden[-1]) for f in sft.inputs}
+            ears = {f.name: Ear(_told_channels(f, config, sft), dim, config.encoder_hidden[-1]) for f in sft.inputs}
         decoders = {f.name: _build_decoder(config, sft, f) for f in sft.outputs}
         return GraphElementNetwork(
             sft,
@@ -370,6 +398,11 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
             nn.ModuleDict(ears),
             nn.ModuleDict(decoders),
         )
+
+
+def _told_channels(function: InputFunction, config: NetworkConfig, sft: SFT) -> int:
+    """How many numbers of a sample an encoder takes: what is seen, and with several passes what is told."""
+    return seen_channels(function, config, sft.space.dim) + (config.latent_size if config.passes > 1 else 0)
 
 
 def _build_decoder(config: NetworkConfig, sft: SFT, function: OutputFunction) -> nn.Module:

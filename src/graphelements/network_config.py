@@ -27,6 +27,8 @@ class NetworkConfig:
     `nodes_see` and `edges_see` add a node's place and spacing, and an edge's offset, length and level, to message passing.
     `rounds` is T: a number, or "diameter" for the hop diameter of each item's mesh, 2(k-1) on a k x k grid with one diagonal a
     cell.
+    `passes`: above 1, samples are written again, each with what is read at its own place: what all samples together have said
+    there. That lets them be weighed against each other, as residuals are in iterative solvers.
     `reads`: on nested meshes, queries read the "finest" mesh, or "all" of them, blended by shares that the network gives.
     `gated`: encoders and the reader that see offsets are `GatedPerceptron`s: what is linear in values, or states, stays so.
     `num_heard`: a query hears so many of the nearest samples of every function directly, besides what it reads from nodes (see
@@ -54,6 +56,7 @@ class NetworkConfig:
     gated: bool = False
     num_heard: int = 0
     rounds: int | Literal["diameter"] = "diameter"
+    passes: int = 1
     reads: Literal["finest", "all"] = "finest"
     residual: bool = False
     norm: Literal["none", "layer"] = "none"
@@ -64,6 +67,7 @@ class NetworkConfig:
         require_types(self)
         for name in ("latent_size", "message_size", "edge_hidden", "node_hidden"):
             require(getattr(self, name) > 0, f"{name} must be positive; got {getattr(self, name)}")
+        require(self.passes > 0, f"passes must be 1 or more; got {self.passes}")
         require(self.num_touched > 1, f"num_touched must be 2 or more, or weights jump between nodes; got {self.num_touched}")
         require(
             self.num_heard == 0 or (self.num_heard > 0 and len(self.encoder_hidden) > 0),

@@ -20,9 +20,11 @@ from .task import BatchConfig, RunConfig
 
 DEGREE = 3  # the solutions are sums of harmonics of degrees 1 and 3
 
+NETWORK = replace(DEFAULT, gated=True, passes=2)  # linear problems, and samples that have to be weighed against each other
+
 PRESETS = {
     "default": RunConfig(
-        DEFAULT,
+        NETWORK,
         MeshConfig(nested=True, nesting_ratio=1.5),
         BatchConfig(
             items=48,
@@ -33,7 +35,7 @@ PRESETS = {
             nesting_ratios=(2.0, 2.0, 1.5),
             symmetries=SYMMETRIES,
         ),
-        TrainingConfig(steps=4000, learning_rate=8e-3, optimizer="muon", validate_every=1000),
+        TrainingConfig(steps=5000, learning_rate=8e-3, optimizer="muon", validate_every=2500),
     ),
     "paper": RunConfig(PAPER, MeshConfig(edges="radius", radius=1.0), training=TrainingConfig(steps=4000)),
     "np": RunConfig(

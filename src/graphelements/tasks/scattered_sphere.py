@@ -11,16 +11,16 @@ from ..data.harmonics import harmonics, least_squares, left_out_error, most_like
 from ..data.sampled_fields import SampledFields
 from ..data.sphere_fields import DEGREE, SCATTERED_SPHERE, scattered_fields, station_variances
 from ..meshes import MeshConfig
-from ..network_config import ATTENTION, DEFAULT, NEURAL_PROCESS
+from ..network_config import ATTENTION, NEURAL_PROCESS
 from ..training import TrainingConfig
-from .poisson_sphere import mesh_of
+from .poisson_sphere import NETWORK, mesh_of
 from .sampled_task import SampledTask
 from .sphere_symmetries import SYMMETRIES, transformed
 from .task import BatchConfig, RunConfig
 
 PRESETS = {
     "default": RunConfig(
-        DEFAULT,
+        NETWORK,
         MeshConfig(layout="icosahedron", nested=True, nesting_ratio=1.5),
         BatchConfig(
             items=48,
