@@ -13,7 +13,8 @@ from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import Mesh, grid_mesh, mesh_at, scattered_mesh
 from graphelements.representations import NearestNodes, Representation, SoftNearest
 from graphelements.samples import FunctionSamples, Queries, SFTBatch
-from graphelements.spaces import Box, Space
+from graphelements.spaces import Box, Space, Sphere
+from graphelements.sphere_meshes import icosahedral_mesh, sphere_mesh
 from graphelements.unions import MeshUnion, union
 
 SPACES: dict[str, Space] = {
@@ -22,6 +23,8 @@ SPACES: dict[str, Space] = {
     "interval": Box((-1.0,), (2.0,)),
     "block": Box((0.0, -1.0, 2.0), (1.0, 1.0, 2.5)),
 }
+SPHERES: dict[str, Space] = {"sphere": Sphere(), "earth": Sphere(6371.0)}
+ALL_SPACES = SPACES | SPHERES
 
 REPRESENTATIONS: dict[str, Callable[[], Representation]] = {
     "soft_nearest": SoftNearest,
@@ -63,15 +66,27 @@ MESHES: dict[str, Callable[[Space], Mesh]] = {
     "graded": _graded,
 }
 
+SPHERE_MESHES: dict[str, Callable[[Space], Mesh]] = {
+    **{f"latitudes_{k}": lambda space, k=k: sphere_mesh(space, k) for k in (2, 3, 7)},
+    **{f"icosahedral_{level}": lambda space, level=level: icosahedral_mesh(space, level) for level in (0, 1)},
+    **{name: make for name, make in MESHES.items() if name.startswith("scattered")},
+}
+ALL_MESHES = MESHES | SPHERE_MESHES
+
 COMBINATIONS = [
     (space, mesh, representation)
-    for space in SPACES
-    for mesh in MESHES
+    for space, each in ALL_SPACES.items()
+    for mesh in (MESHES if space in SPACES else SPHERE_MESHES)
     for representation in REPRESENTATIONS
     if representation != "multilinear" or mesh.startswith("grid")
-    if representation != "barycentric" or SPACES[space].dim == 2
+    if representation != "barycentric" or each.intrinsic_dim == 2
     if not representation.endswith(("_six", "_sharp")) or space == "square"
 ]
+
+
+def placed(space: Space, points: Tensor) -> Tensor:
+    """Points anywhere, also outside of a box; of a sphere only those on it are points at all."""
+    return space.project(points) if isinstance(space, Sphere) else points
 
 
 def field_at(representation: Representation, mesh: MeshUnion, values: Tensor, points: Tensor) -> Tensor:
@@ -81,16 +96,19 @@ def field_at(representation: Representation, mesh: MeshUnion, values: Tensor, po
 
 def largest_jump(field: Callable[[Tensor], Tensor], space: Space, seed: int, num_lines: int = 6, num_steps: int = 300) -> float:
     """The largest jump of a field along random lines: go where it changes most with ever smaller steps, and see what is left."""
-    ends = space.from_cube(1.6 * torch.rand(2 * num_lines, space.dim, generator=seeded(seed)) - 0.3)
+    if isinstance(space, Sphere):
+        ends = space.sample(2 * num_lines, seeded(seed))
+    else:
+        ends = space.from_cube(1.6 * torch.rand(2 * num_lines, space.dim, generator=seeded(seed)) - 0.3)
     along = torch.linspace(0, 1, num_steps + 1)
-    lines = torch.lerp(ends[:num_lines], ends[num_lines:], along[:, None, None])  # steps, lines, dim
+    lines = placed(space, torch.lerp(ends[:num_lines], ends[num_lines:], along[:, None, None]))  # steps, lines, dim
     heights = field(lines.flatten(0, 1)).reshape(num_steps + 1, num_lines)
     steps = heights.diff(dim=0).abs().topk(5, dim=0).indices.flatten()
     of_line = torch.arange(num_lines).repeat(5)
     low, high = lines[steps, of_line], lines[steps + 1, of_line]
     jumps = torch.zeros(())
     for _ in range(9):  # steps shrink by 16 ** 9, which is 7e10
-        pieces = torch.lerp(low, high, torch.linspace(0, 1, 17)[:, None, None])
+        pieces = placed(space, torch.lerp(low, high, torch.linspace(0, 1, 17)[:, None, None]))
         jumps, worst = field(pieces.flatten(0, 1)).reshape(17, -1).diff(dim=0).abs().max(0)
         number = torch.arange(len(worst))
         low, high = pieces[worst, number], pieces[worst + 1, number]
@@ -100,6 +118,10 @@ def largest_jump(field: Callable[[Tensor], Tensor], space: Space, seed: int, num
 def interesting_points(mesh: Mesh, seed: int) -> Tensor:
     """Random points, the nodes, the middles of edges, the corners of the space and points far outside."""
     space, one = mesh.space, torch.rand(40, mesh.space.dim, generator=seeded(seed))
+    if isinstance(space, Sphere):
+        middles = (mesh.positions[mesh.senders] + mesh.positions[mesh.receivers]) / 2
+        axes = space.radius * torch.cat([torch.eye(3), -torch.eye(3)])
+        return torch.cat([space.sample(40, seeded(seed)), axes, mesh.positions, -mesh.positions, space.project(middles)])
     corners = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * space.dim).reshape(-1, space.dim)
     sides = torch.where(torch.rand(20, space.dim, generator=seeded(seed + 1)) < 0.5, one[:20].round(), one[:20])
     cube = torch.cat([one, corners, sides, 5 * one - 2, 1000 * one - 500])
@@ -149,4 +171,4 @@ def random_item(sft: SFT, generator: torch.Generator, most: int = 5) -> SFTBatch
 
 
 def union_of(space: Space, mesh: str) -> MeshUnion:
-    return union(MESHES[mesh](space), 1)
+    return union(ALL_MESHES[mesh](space), 1)
