@@ -76,6 +76,15 @@ def test_nodes_move_to_a_smaller_loss_and_stay_in_the_space_and_apart(nested, ra
     assert min(step.loss for step in found) < found[0].loss
 
 
+def test_a_mesh_adapts_to_all_passes_of_a_network():
+    """What a step is judged by is what the network answers, also where nothing of coarser meshes can be kept."""
+    batch, gen = scenarios(8), build_network(HEAT, replace(SMALL, passes=2, gated=True), seed=1).eval()
+    first, *_, last = adapt_mesh(gen, grid_mesh(HEAT.space, 3).nested(), batch, AdaptationConfig(steps=6))
+    judges = batch.selected(range(6, 8))
+    assert first.error == pytest.approx(mean_errors(gen, [first.mesh], judges)[0], rel=1e-4)
+    assert last.loss < first.loss
+
+
 @pytest.mark.parametrize("ratio", [None, 1.5])
 def test_the_best_mesh_is_the_best_on_scenarios_that_move_nothing(ratio):
     batch, gen, mesh = scenarios(8), network(), grid_mesh(HEAT.space, 3)

@@ -331,3 +331,25 @@ def test_meshes_of_another_precision_are_refused():
     batch = heat_batch()
     with pytest.raises(InputError, match="need one precision"):
         double.predict(batch, grid_mesh(HEAT.space, 3))
+
+
+def test_a_second_pass_tells_samples_what_is_known_at_their_places():
+    network, batch = build_network(HEAT, replace(DEFAULT, passes=2)), heat_batch()
+    mesh = union(grid_mesh(HEAT.space, 4).nested(), 1)
+    inputs, _ = network.seen(batch)
+    first = network.settle(inputs, mesh)
+    told = network.informed(inputs, first, mesh)
+    queries = {"heat": Queries(inputs["heat"].points, items=inputs["heat"].items)}
+    there = network.recall(first, queries, mesh)["heat"]
+    assert torch.equal(told["heat"].values, torch.cat([inputs["heat"].values, there], -1))
+    states, last = network.absorb(inputs, mesh)
+    assert torch.equal(last["heat"].values, told["heat"].values)
+    for found, expected in zip(states, network.settle(told, mesh), strict=True):
+        assert torch.equal(found, expected)
+    assert not torch.equal(states[-1], first[-1])
+    answers = network.read(states, batch.queries, mesh, last)
+    assert torch.equal(answers["warmth"], network(batch, mesh)["warmth"])
+    (once,) = [network.absorb(inputs, mesh) for network in [build_network(HEAT, DEFAULT)]]
+    assert once[1] is inputs
+    with pytest.raises(InputError, match="passes must be 1 or more; got 0"):
+        replace(DEFAULT, passes=0)

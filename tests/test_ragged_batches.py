@@ -19,6 +19,7 @@ CONFIGS = {
     "paper": PAPER,
     "default": DEFAULT,
     "default_mean_area": replace(DEFAULT, rounds=3, aggregation="mean", integration="area"),
+    "default_passes_gated": replace(DEFAULT, passes=2, gated=True),
     "neural_process": NEURAL_PROCESS,
     "multilinear": replace(PAPER, representation="multilinear", encoder_sees="position", nodes_see="spacing"),
     "barycentric": replace(DEFAULT, representation="barycentric", rounds=2),

@@ -18,8 +18,15 @@ def score(method: str, resolution: int, mean: float) -> dict[str, Any]:
     return {"method": method, "resolution": resolution, "mse_mean": mean, "mse_of_item": errors, **timed}
 
 
-def write_evaluation(path: Path, seed: int, errors: dict[int, float], method: str = "gen", **batches: Any) -> Path:
-    """A saved evaluation: these errors, and finite elements and the mean beside them."""
+def write_evaluation(
+    path: Path,
+    seed: int,
+    errors: dict[int, float],
+    method: str = "gen",
+    references: Sequence[str] = ("fem", "mean"),
+    **batches: Any,
+) -> Path:
+    """A saved evaluation: these errors, and those of references beside them: of finite elements on meshes, of others once."""
     training = {
         "seed": seed,
         "seconds": 100.0 + seed,
@@ -30,7 +37,8 @@ def write_evaluation(path: Path, seed: int, errors: dict[int, float], method: st
     }
     results = [score(method, k, error) for k, error in errors.items()]
     sizes = [k for k in errors if k > 1] or [2, 7]
-    results += [score("fem", k, 1 / k**2) for k in sizes] + [score("mean", 0, 0.66)]
+    for number, reference in enumerate(references):
+        results += [score("fem", k, 1 / k**2) for k in sizes] if reference == "fem" else [score(reference, 0, 0.66 / 2**number)]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"contents": {"houses": NUM_HOUSES}, "training": training, "results": results}))
     return path
@@ -44,5 +52,5 @@ def write_all(folder: Path, experiment: Experiment, num_seeds: int = 2) -> dict[
         for seed in range(num_seeds):
             errors = {k: number * (1 + seed / 10) / k for k in ((1,) if free else curve.resolutions)}
             path = folder / f"{curve.name}-{seed}.json"
-            paths.setdefault(curve.name, []).append(write_evaluation(path, seed, errors, free or "gen"))
+            paths.setdefault(curve.name, []).append(write_evaluation(path, seed, errors, free or "gen", dict(experiment.labels)))
     return paths

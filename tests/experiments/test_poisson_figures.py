@@ -12,8 +12,7 @@ import pytest
 from evaluations import write_all
 
 from graphelements.experiments.poisson_experiments import SIZES
-from graphelements.experiments.poisson_figures import FIGURES
-from graphelements.experiments.reproduce import EXPERIMENTS, Cell, HouseFiles, Reproduction
+from graphelements.experiments.reproduce import EXPERIMENTS, FIGURES, Cell, HouseFiles, Reproduction
 from graphelements.experiments.summaries import summarised, table_of
 
 
