@@ -59,7 +59,7 @@ def test_predictions_anywhere_on_the_sphere(trained, ending):
     assert outcome.code == 0, outcome.err
     assert f"wrote {out}: 200 points" in outcome.out
     if ending == ".csv":
-        head, *rows = csv.reader(out.open())
+        head, *rows = csv.reader(out.read_text().splitlines())
         assert head[:2] == ["latitude", "longitude"]
         assert [float(rows[0][0]), float(rows[0][1])] == [81, -171]
         assert len(rows) == 200

@@ -79,11 +79,11 @@ def write_globe(
             field = NearestNDInterpolator(on_sphere(places), values)
             largest = float(np.abs(values).max()) or 1.0
             axes = list(figure.subplots(1, 2))
-            for beside, longitude in zip(axes, (0, 180), strict=True):
+            for beside, longitude in zip(axes, (0.0, 180.0), strict=True):
                 globe = Globe(beside, (20.0, longitude))
                 drawn = globe.draw_field(field, 400, cmap="RdBu_r", vmin=-largest, vmax=largest)
                 globe.draw_mesh(mesh, color="#333333")
                 globe.draw_points(on_sphere(measured[:, :2]), s=9, color="#000000", marker="x", linewidths=0.7)
-                beside.set_title(f"seen from 20° north, {longitude}° east", fontsize=10)
+                beside.set_title(f"seen from 20° north, {longitude:.0f}° east", fontsize=10)
                 figure.colorbar(drawn, ax=beside, shrink=0.8, label=name)
             figure.savefig(temporary, dpi=130)
