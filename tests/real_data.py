@@ -1,4 +1,4 @@
-"""Where the authors' houses are: $GRAPHELEMENTS_DATA/poisson_houses, or ../shared/data beside the repository."""
+"""Where real data are: in $GRAPHELEMENTS_DATA, or in ../shared/data beside the repository."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from graphelements.data.house_files import load_houses
 from graphelements.data.houses import Houses
 
 DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "data"
-DIRECTORY = Path(os.environ.get("GRAPHELEMENTS_DATA", DEFAULT)) / "poisson_houses"
+DATA = Path(os.environ.get("GRAPHELEMENTS_DATA", DEFAULT))
+DIRECTORY = DATA / "poisson_houses"
+ERA_INTERIM = DATA / "sphere" / "eraint_uvz.nc"
 
 needs_real_houses = pytest.mark.skipif(
     not DIRECTORY.is_dir(), reason=f"the authors' houses are not in {DIRECTORY}; set GRAPHELEMENTS_DATA"
+)
+needs_era_interim = pytest.mark.skipif(
+    not ERA_INTERIM.is_file(), reason=f"ERA-Interim's fields are not in {ERA_INTERIM}; set GRAPHELEMENTS_DATA"
 )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from real_data import ERA_INTERIM, needs_era_interim
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES, DOCS = ROOT / "examples", ROOT / "docs"
@@ -66,12 +67,28 @@ def test_function_to_itself_fills_in_new_functions_better_than_interpolation(exa
     assert errors["network"] < 0.7 * errors["interpolation"] < 0.7 * errors["mean"]
 
 
+@needs_era_interim
+def test_wind_from_geopotential_runs_from_file_to_picture(example, tmp_path: Path):
+    errors = example("wind_from_geopotential")["main"](ERA_INTERIM, tmp_path / "wind.png", steps=2)
+    assert errors["mean wind of training"] == pytest.approx(10.1, abs=0.1)
+    assert (tmp_path / "wind.png").stat().st_size > 10_000
+
+
+@pytest.mark.long
+@needs_era_interim
+def test_wind_is_learned_from_geopotential_of_other_regions(example):
+    errors = example("wind_from_geopotential")["main"](ERA_INTERIM)
+    assert errors["network"] < 0.5 * errors["mean wind of training"]
+
+
 def test_the_same_seed_gives_the_same_numbers(example):
     main = example("function_to_itself")["main"]
     assert main(seed=1, steps=2) == main(seed=1, steps=2)
 
 
-@pytest.mark.parametrize("path, most", [("own_data", 60), ("image_to_image", 80), ("function_to_itself", 60)])
+@pytest.mark.parametrize(
+    "path, most", [("own_data", 60), ("image_to_image", 80), ("function_to_itself", 60), ("wind_from_geopotential", 130)]
+)
 def test_examples_stay_short(path: str, most: int):
     assert len((EXAMPLES / f"{path}.py").read_text().splitlines()) <= most
 
@@ -93,7 +110,7 @@ def test_measurements_run_as_a_program_make_the_files_of_the_readme(tmp_path: Pa
     assert sorted(file.name for file in (tmp_path / "made").iterdir()) == ["groundwater.csv", "rain.csv", "soil.csv"]
 
 
-@pytest.mark.parametrize("page", ["how_it_works", "paper_map"])
+@pytest.mark.parametrize("page", ["how_it_works", "paper_map", "sphere"])
 def test_a_block_with_output_prints_what_is_written_below_it(page: str, capsys: pytest.CaptureFixture[str]):
     blocks = blocks_of(DOCS / f"{page}.md")
     pairs = [(code, text) for (_, code), (kind, text) in itertools.pairwise(blocks) if kind == "text"]
