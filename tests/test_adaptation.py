@@ -19,10 +19,11 @@ from graphelements.adaptation import (
     with_nodes,
     without_least,
 )
+from graphelements.building import build_network
 from graphelements.errors import InputError
 from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import Mesh, grid_mesh, mesh_at, scattered_mesh
-from graphelements.network import GraphElementNetwork, build_network
+from graphelements.network import GraphElementNetwork
 from graphelements.network_config import DEFAULT
 from graphelements.samples import FunctionSamples, Queries, SFTBatch
 from graphelements.spaces import Box

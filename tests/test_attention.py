@@ -9,10 +9,10 @@ import torch
 from cases import RAGGED_SFT, random_item, seeded
 
 from graphelements.attention import AttentionLayer, AttentionNetwork, padded, ranks
+from graphelements.building import build_network
 from graphelements.errors import InputError
 from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import grid_mesh, scattered_mesh
-from graphelements.network import build_network
 from graphelements.network_config import AttentionConfig
 from graphelements.samples import FunctionSamples, Queries, SFTBatch, collate
 from graphelements.spaces import Box

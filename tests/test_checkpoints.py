@@ -13,10 +13,10 @@ from cases import RAGGED_SFT, random_item, seeded
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from graphelements.building import build_network
 from graphelements.checkpoints import Checkpoint, load, load_checkpoint, save
 from graphelements.errors import InputError
 from graphelements.meshes import MeshConfig, grid_mesh
-from graphelements.network import build_network
 from graphelements.network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER
 from graphelements.samples import SFTBatch, collate
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from cases import seeded
 
+from graphelements.building import build_network
 from graphelements.errors import InputError
 from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import grid_mesh
-from graphelements.network import build_network
 from graphelements.network_config import ATTENTION, DEFAULT, NEURAL_PROCESS
 from graphelements.samples import FunctionSamples, Queries, SFTBatch, collate
 from graphelements.spaces import Box

@@ -8,11 +8,12 @@ import pytest
 import torch
 from cases import RAGGED_SFT, largest_jump, random_item, seeded
 
+from graphelements.building import build_network
 from graphelements.edge_kernels import compiler_available
 from graphelements.errors import InputError
 from graphelements.hearing import Ear
 from graphelements.meshes import grid_mesh
-from graphelements.network import GraphElementNetwork, build_network
+from graphelements.network import GraphElementNetwork
 from graphelements.network_config import DEFAULT
 from graphelements.samples import FunctionSamples, Queries, SFTBatch, collate
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from cases import seeded
 
+from graphelements.building import build_network
 from graphelements.data.houses import Houses
 from graphelements.data.random_houses import HouseDistribution, draw_houses
 from graphelements.errors import InputError
 from graphelements.meshes import MeshConfig, scattered_mesh
 from graphelements.moving_meshes import MovingMeshes, kept_apart, least_distance
-from graphelements.network import build_network
 from graphelements.network_config import ATTENTION, NEURAL_PROCESS, PAPER
 from graphelements.spaces import Box
 from graphelements.tasks.poisson_square import TASK

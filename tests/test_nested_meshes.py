@@ -9,9 +9,9 @@ import pytest
 import torch
 from cases import MESHES, RAGGED_SFT, SPACES, random_item, seeded
 
+from graphelements.building import build_network
 from graphelements.errors import InputError
 from graphelements.meshes import Mesh, MeshConfig, build_grid, grid_mesh, scattered_mesh
-from graphelements.network import build_network
 from graphelements.network_config import DEFAULT, PAPER
 from graphelements.samples import FunctionSamples, Queries, collate
 from graphelements.spaces import Box

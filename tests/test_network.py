@@ -11,11 +11,11 @@ import torch
 from cases import RAGGED_SFT, largest_jump, random_item, seeded
 from torch import Tensor
 
+from graphelements.building import build_network, num_weights
 from graphelements.edge_kernels import compiler_available
 from graphelements.errors import InputError
 from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import grid_mesh, scattered_mesh
-from graphelements.network import build_network, num_weights
 from graphelements.network_config import DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig
 from graphelements.samples import FunctionSamples, Queries, SFTBatch, collate
 from graphelements.spaces import Box

@@ -8,10 +8,11 @@ import pytest
 import torch
 from cases import RAGGED_SFT, random_item, seeded
 
+from graphelements.building import build_network
 from graphelements.edge_kernels import compiler_available
 from graphelements.errors import InputError
 from graphelements.meshes import scattered_mesh
-from graphelements.network import GraphElementNetwork, build_network
+from graphelements.network import GraphElementNetwork
 from graphelements.network_config import DEFAULT
 from graphelements.perceptron import GatedPerceptron
 from graphelements.point_kernels import read_hidden, write_hidden

@@ -8,8 +8,8 @@ import pytest
 import torch
 from cases import RAGGED_SFT, random_item, relabelled, seeded, with_positions
 
+from graphelements.building import build_network
 from graphelements.meshes import Mesh, grid_mesh, mesh_at, scattered_mesh
-from graphelements.network import build_network
 from graphelements.network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER
 from graphelements.samples import FunctionSamples, Queries, SFTBatch, collate
 from graphelements.sft_network import SFTNetwork

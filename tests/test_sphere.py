@@ -10,13 +10,13 @@ import torch
 from cases import seeded
 
 from graphelements.adaptation import AdaptationConfig, adapt_mesh
+from graphelements.building import build_network
 from graphelements.cell_representations import Barycentric
 from graphelements.errors import InputError
 from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.mesh_files import load_mesh, save_mesh
 from graphelements.mesh_quality import inspect_mesh
 from graphelements.meshes import Mesh, grid_mesh, mesh_at, scattered_mesh
-from graphelements.network import build_network
 from graphelements.network_config import DEFAULT, PAPER
 from graphelements.random_meshes import random_mesh
 from graphelements.representations import NearestNodes, Representation, SoftNearest

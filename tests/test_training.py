@@ -12,11 +12,12 @@ import pytest
 import torch
 from cases import RAGGED_SFT, random_item, seeded
 
+from graphelements.building import build_network
 from graphelements.checkpoints import read_tensors, write_tensors
 from graphelements.errors import InputError
 from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import Mesh, grid_mesh
-from graphelements.network import GraphElementNetwork, build_network
+from graphelements.network import GraphElementNetwork
 from graphelements.network_config import DEFAULT, PAPER
 from graphelements.samples import FunctionSamples, Queries, SFTBatch, collate
 from graphelements.spaces import Box

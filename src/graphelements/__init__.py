@@ -13,6 +13,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from .adaptation import AdaptationConfig, AdaptedMesh, GrowthConfig, adapt_mesh, grow_mesh, mesh_for_inputs
     from .attention import AttentionNetwork
+    from .building import build_network, num_weights
     from .cell_representations import Barycentric, Multilinear
     from .checkpoints import Checkpoint, load, load_checkpoint, save
     from .errors import InputError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from .mesh_files import load_mesh, save_mesh
     from .mesh_quality import MeshReport, inspect_mesh
     from .meshes import Mesh, MeshConfig, grid_mesh, mesh_at, scattered_mesh
-    from .network import GraphElementNetwork, build_network, num_weights
+    from .network import GraphElementNetwork
     from .network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER, AttentionConfig, NetworkConfig
     from .random_meshes import random_mesh
     from .representations import Coupling, NearestNodes, Representation, SoftNearest
@@ -49,7 +50,8 @@ _HOMES = {
     "network_config": ("NetworkConfig", "AttentionConfig", "PAPER", "DEFAULT", "NEURAL_PROCESS", "ATTENTION"),
     "sft_network": ("SFTNetwork",),
     "attention": ("AttentionNetwork",),
-    "network": ("GraphElementNetwork", "build_network", "num_weights"),
+    "network": ("GraphElementNetwork",),
+    "building": ("build_network", "num_weights"),
     "training": ("fit", "TrainingConfig", "Report", "item_errors"),
     "mesh_files": ("save_mesh", "load_mesh"),
     "adaptation": ("mesh_for_inputs", "adapt_mesh", "grow_mesh", "AdaptationConfig", "GrowthConfig", "AdaptedMesh"),

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from ._version import __version__
+from .building import build_network
 from .configs import from_plain, to_plain
 from .errors import InputError, require
 from .files import exists, replaced
 from .functions import SFT
 from .meshes import MeshConfig
-from .network import build_network
 from .network_config import AnyNetworkConfig
 from .sft_network import SFTNetwork
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import overload
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from .attention import AttentionNetwork, build_attention
-from .cell_representations import Barycentric, Multilinear
 from .errors import require
-from .functions import SFT, InputFunction, OutputFunction
-from .hearing import Ear
+from .functions import SFT
 from .message_passing import Graph, MessagePassing
-from .network_config import DEFAULT, AttentionConfig, NetworkConfig, Sees
-from .perceptron import GatedPerceptron, Perceptron, ResidualPerceptron, gate_of, has_cheap_form
+from .network_config import NetworkConfig
+from .perceptron import GatedPerceptron, Perceptron, gate_of, has_cheap_form
 from .point_kernels import read_hidden, write_hidden
-from .representations import Coupling, NearestNodes, Representation, SoftNearest
+from .representations import Coupling, Representation
 from .samples import FunctionSamples, Queries, SFTBatch
-from .sft_network import Meshes, SFTNetwork, seen_channels
+from .sft_network import Meshes, SFTNetwork, seen_channels, told_channels
 from .unions import MeshUnion
 
 DOUBT = 2.0  # what is left to coarser meshes before anything is learned: its sigmoid is 0.12
@@ -84,7 +80,10 @@ class GraphElementNetwork(SFTNetwork):
     def told(self, name: str, samples: FunctionSamples) -> FunctionSamples:
         """Samples as `seen` or as `informed` gives them, in the form that encoders take: those told nothing are told zeros."""
         function = next(f for f in self.sft.inputs if f.name == name)
-        seen, most = seen_channels(function, self.config, self.sft.space.dim), _told_channels(function, self.config, self.sft)
+        seen, most = (
+            seen_channels(function, self.config, self.sft.space.dim),
+            told_channels(function, self.config, self.sft.space.dim),
+        )
         given = samples.values.shape[-1]
         require(
             given in (seen, most),
@@ -287,7 +286,7 @@ class GraphElementNetwork(SFTNetwork):
     ) -> Float[Tensor, "queries channels"]:
         """d_j(z(x), what is heard, c)."""
         parts = [latents]
-        if queries.points is not None and _decoders_see_place(self.config):
+        if queries.points is not None and self.config.decoders_see_place:
             parts.append(mesh.space.coordinates(queries.points))
         if heard is not None:
             parts.append(heard)
@@ -346,92 +345,3 @@ class GraphElementNetwork(SFTNetwork):
         """x - x_l in units of the node's spacing, and the logarithm of the spacing."""
         spacing = mesh.spacing[coupling.nodes][..., None]
         return torch.cat([coupling.offsets / (mesh.space.unit_length * spacing), spacing.log()], -1)
-
-
-@overload
-def build_network(sft: SFT, config: NetworkConfig = DEFAULT, seed: int = 0) -> GraphElementNetwork: ...
-@overload
-def build_network(sft: SFT, config: AttentionConfig, seed: int = 0) -> AttentionNetwork: ...
-def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, seed: int = 0) -> SFTNetwork:
-    """A network for this SFT with freshly drawn weights; the class of the config says of which kind."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        if isinstance(config, AttentionConfig):
-            return build_attention(sft, config)
-        dim, latent = sft.space.dim, config.latent_size
-        extra = {"value": 0, "position": dim, "offset": dim + 1}
-
-        def seeing(num_values: int, sees: Sees) -> Perceptron | GatedPerceptron:
-            if config.gated:
-                return GatedPerceptron(num_values, extra[sees], config.encoder_hidden[0], latent)
-            return Perceptron((num_values + extra[sees], *config.encoder_hidden, latent))
-
-        encoders = {f.name: seeing(_told_channels(f, config, sft), config.encoder_sees) for f in sft.inputs}
-        placement = {"nothing": None, "spacing": nn.Linear(1, latent), "place": nn.Linear(1 + dim, latent)}[config.nodes_see]
-        message_passing = None
-        if config.rounds != 0:
-            message_passing = MessagePassing(
-                latent,
-                config.message_size,
-                config.edge_hidden,
-                config.node_hidden,
-                dim + 2 if config.edges_see == "offset" else 0,
-                config.residual,
-                config.norm,
-                config.aggregation,
-            )
-        reader = seeing(latent, "offset") if config.decoder_sees == "offset" else None
-        share = nn.Linear(latent, 1) if config.reads == "all" else None
-        ears = {}
-        if config.num_heard > 0:
-            ears = {f.name: Ear(_told_channels(f, config, sft), dim, config.encoder_hidden[-1]) for f in sft.inputs}
-        decoders = {f.name: _build_decoder(config, sft, f) for f in sft.outputs}
-        return GraphElementNetwork(
-            sft,
-            config,
-            _build_representation(config),
-            nn.ModuleDict(encoders),
-            placement,
-            message_passing,
-            reader,
-            share,
-            nn.ModuleDict(ears),
-            nn.ModuleDict(decoders),
-        )
-
-
-def _told_channels(function: InputFunction, config: NetworkConfig, sft: SFT) -> int:
-    """How many numbers of a sample an encoder takes: what is seen, and with several passes what is told."""
-    return seen_channels(function, config, sft.space.dim) + (config.latent_size if config.passes > 1 else 0)
-
-
-def _build_decoder(config: NetworkConfig, sft: SFT, function: OutputFunction) -> nn.Module:
-    num_inputs = config.latent_size + function.conditions
-    if not function.integrated:
-        num_inputs += sft.space.dim if _decoders_see_place(config) else 0
-        num_inputs += len(sft.inputs) * config.encoder_hidden[-1] if config.num_heard > 0 else 0
-    if config.decoder_layers > 0:
-        (width,) = config.decoder_hidden
-        return ResidualPerceptron(num_inputs, width, config.decoder_layers, function.channels)
-    return Perceptron((num_inputs, *config.decoder_hidden, function.channels))
-
-
-def _decoders_see_place(config: NetworkConfig) -> bool:
-    return config.decoder_sees == "position" or (config.decoder_layers > 0 and config.nodes_see == "place")
-
-
-def _build_representation(config: NetworkConfig) -> Representation:
-    match config.representation:
-        case "soft_nearest":
-            return SoftNearest(config.sharpness, config.learn_sharpness)
-        case "nearest_nodes":
-            return NearestNodes(config.num_touched, config.sharpness, config.learn_sharpness)
-        case "multilinear":
-            return Multilinear()
-        case "barycentric":
-            return Barycentric()
-
-
-def num_weights(network: nn.Module) -> int:
-    """How many numbers are learned."""
-    return sum(p.numel() for p in network.parameters() if p.requires_grad)

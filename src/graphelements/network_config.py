@@ -86,6 +86,11 @@ class NetworkConfig:
         require(min((*self.encoder_hidden, *self.decoder_hidden, 1)) > 0, "hidden sizes must be positive")
         require(self.rounds == "diameter" or self.rounds >= 0, f"rounds must be 0 or more, or 'diameter'; got {self.rounds}")
 
+    @property
+    def decoders_see_place(self) -> bool:
+        """Whether decoders see where a query is, beside what it has gathered."""
+        return self.decoder_sees == "position" or (self.decoder_layers > 0 and self.nodes_see == "place")
+
 
 @dataclass(frozen=True)
 class AttentionConfig:

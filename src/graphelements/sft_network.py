@@ -14,7 +14,7 @@ from .errors import require
 from .functions import SFT, InputFunction
 from .losses import KINDS, mean_over_items
 from .meshes import Mesh
-from .network_config import LIKENESS, AnyNetworkConfig
+from .network_config import LIKENESS, AnyNetworkConfig, NetworkConfig
 from .normalisation import Normalisers
 from .sample_cells import Cells, num_shapes, sample_cells
 from .samples import FunctionSamples, SFTBatch
@@ -188,6 +188,11 @@ class SFTNetwork(nn.Module, ABC):
 def seen_channels(function: InputFunction, config: AnyNetworkConfig, dim: int) -> int:
     """How many numbers of a sample an encoder sees: its channels, and with "cell" those times the volume and the cell itself."""
     return function.channels if config.samples_see == "value" else 2 * function.channels + dim + num_shapes(dim)
+
+
+def told_channels(function: InputFunction, config: NetworkConfig, dim: int) -> int:
+    """How many numbers of a sample an encoder takes: what is seen, and with several passes what is told."""
+    return seen_channels(function, config, dim) + (config.latent_size if config.passes > 1 else 0)
 
 
 def item_means(

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from graphelements.building import build_network
 from graphelements.checkpoints import Checkpoint
 from graphelements.configs import with_settings
 from graphelements.data.sampled_fields import SampledFields
 from graphelements.errors import InputError
 from graphelements.experiments.rotations import rotation_spread
 from graphelements.meshes import MeshConfig
-from graphelements.network import build_network
 from graphelements.sphere_meshes import icosahedral_mesh, sphere_mesh
 from graphelements.tasks import get_task
 from graphelements.tasks.poisson_sphere import mesh_of, references

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..building import build_network, num_weights
 from ..checkpoints import Checkpoint, load_checkpoint, read_tensors, save
 from ..configs import from_plain, to_plain
 from ..errors import InputError, require
 from ..files import exists, read_json, replaced
-from ..network import build_network, num_weights
 from ..tasks import get_task
 from ..tasks.task import RunConfig
 from ..training import STATE, Report, fit, share
