@@ -44,12 +44,12 @@ PRESETS = {
     "np-tuned": RunConfig(
         replace(NEURAL_PROCESS, samples_see="cell", relative=True),
         batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
-        training=TrainingConfig(steps=10000, learning_rate=4e-3, optimizer="muon", validate_every=2000),
+        training=TrainingConfig(steps=16000, learning_rate=4e-3, optimizer="muon", validate_every=4000),
     ),
     "attention": RunConfig(
         replace(ATTENTION, latent_size=64, hidden_size=128, samples_see="cell", relative=True),
         batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
-        training=TrainingConfig(steps=4000, learning_rate=6e-3, optimizer="muon", validate_every=1000),
+        training=TrainingConfig(steps=8000, learning_rate=6e-3, optimizer="muon", validate_every=4000),
     ),
 }
 
