@@ -94,8 +94,6 @@ def draw(picture: Path, network: ge.GraphElementNetwork, mesh: ge.Mesh, field: d
     """True and predicted speed of one field over Asia."""
     from matplotlib.figure import Figure
 
-    from graphelements.tasks.globes import Globe
-
     stations = random_places(np.random.default_rng(3), STATIONS)
     heights = torch.as_tensor(field["z"](stations), dtype=torch.float32)[:, None]
     samples = {"geopotential": ge.FunctionSamples(on_globe(stations), heights)}
@@ -112,7 +110,7 @@ def draw(picture: Path, network: ge.GraphElementNetwork, mesh: ge.Mesh, field: d
     figure = Figure(figsize=(10, 4.8), layout="constrained")
     titles = {"ERA-Interim, July, 200 hPa": true_speed, f"predicted from {STATIONS} stations": predicted_speed}
     for axes, (title, speed) in zip(figure.subplots(1, 2), titles.items(), strict=True):
-        globe = Globe(axes, (25.0, 100.0), EARTH.radius)
+        globe = ge.Globe(axes, (25.0, 100.0), EARTH.radius)
         drawn = globe.draw_field(speed, 300, cmap="viridis", vmin=0, vmax=40)
         globe.draw_points(on_globe(stations).numpy(), s=8, color="white")
         axes.set_title(title, fontsize=10)

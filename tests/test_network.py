@@ -349,7 +349,8 @@ def test_a_second_pass_tells_samples_what_is_known_at_their_places():
     assert not torch.equal(states[-1], first[-1])
     answers = network.read(states, batch.queries, mesh, last)
     assert torch.equal(answers["warmth"], network(batch, mesh)["warmth"])
-    (once,) = [network.absorb(inputs, mesh) for network in [build_network(HEAT, DEFAULT)]]
-    assert once[1] is inputs
+    assert build_network(HEAT, DEFAULT).absorb(inputs, mesh)[1] is inputs
+    with pytest.raises(InputError, match="as `absorb` gives them"):
+        network.read(states, batch.queries, mesh, inputs)
     with pytest.raises(InputError, match="passes must be 1 or more; got 0"):
         replace(DEFAULT, passes=0)

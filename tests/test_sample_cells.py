@@ -99,7 +99,7 @@ def test_functions_with_other_numbers_of_channels_have_the_same_cells_together_a
 def test_equally_near_fellows_are_chosen_whatever_else_is_in_the_batch():
     heater = rectangle((0.25, 0.25), (0.5, 0.25))  # the middle of a side has several fellows that are equally near
     alone = cells_of(heater)
-    for others in (5, 12, 40, 90):
+    for others in (5, 12, 40, 90, 200):  # beside the largest a tree searches
         points = torch.cat([heater, torch.rand(others, 2, generator=seeded(others))])
         items = torch.tensor([0] * len(heater) + [1] * others)
         both = sample_cells([FunctionSamples(points, torch.zeros(len(points), 1), items)], 2, Box())[0]

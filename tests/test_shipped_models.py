@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from real_data import needs_real_houses, real_houses
@@ -12,6 +15,7 @@ from graphelements.data.poisson import p1_temperatures, solved
 from graphelements.data.random_houses import HouseDistribution, draw_houses
 from graphelements.tasks import get_task
 from graphelements.tasks.poisson_square import house_errors, mesh_for
+from graphelements.tasks.sampled_task import group_errors
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
 
@@ -41,3 +45,13 @@ def test_the_house_model_on_all_of_the_authors_houses():
     checkpoint = ge.load_checkpoint("poisson-square")
     errors = house_errors(checkpoint.network, mesh_for(checkpoint, 7), real_houses())[0]
     assert errors.mean() < 0.008
+
+
+def test_the_model_of_the_sphere_solves_new_houses_on_both_kinds_of_meshes(tmp_path: Path):
+    task, checkpoint = get_task("poisson-sphere"), ge.load_checkpoint("poisson-sphere")
+    list(task.generate(tmp_path / "new.npz", 2, seed=99))
+    fields = task.load(tmp_path / "new.npz")
+    variance = float(fields.items.targets["solution"].var())
+    for layout, resolution in (("grid", 5), ("grid", 7), ("icosahedron", 2)):
+        mesh = task.mesh(replace(checkpoint.mesh, layout=layout), resolution)
+        assert group_errors(checkpoint.network, mesh, fields)[0].mean() < 0.03 * variance

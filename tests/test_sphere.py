@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from cases import seeded
+from cases import relabelled, seeded
 
 from graphelements.adaptation import AdaptationConfig, adapt_mesh
 from graphelements.building import build_network
@@ -20,7 +20,7 @@ from graphelements.meshes import Mesh, grid_mesh, mesh_at, scattered_mesh
 from graphelements.network_config import DEFAULT, PAPER
 from graphelements.random_meshes import random_mesh
 from graphelements.representations import NearestNodes, Representation, SoftNearest
-from graphelements.samples import FunctionSamples, Queries, SFTBatch
+from graphelements.samples import FunctionSamples, Queries, SFTBatch, collate
 from graphelements.spaces import Box, Sphere
 from graphelements.sphere_meshes import icosahedral_mesh, sphere_mesh
 from graphelements.unions import union
@@ -276,3 +276,20 @@ def test_meshes_of_the_sphere_adapt():
     assert inspect_mesh(steps[-1].mesh).pieces == 1
     assert not torch.equal(steps[-1].mesh.positions, steps[0].mesh.positions)
     assert steps[-1].loss < steps[0].loss
+
+
+@pytest.mark.parametrize("config", [PAPER, DEFAULT, replace(DEFAULT, gated=True, passes=2)], ids=["paper", "default", "passes"])
+def test_items_on_spheres_do_not_know_of_each_other_nor_of_the_order_of_nodes(config):
+    network = build_network(WIND, config, seed=2)
+    meshes = [sphere_mesh(EARTH, 3), icosahedral_mesh(EARTH, 1), scattered_mesh(EARTH, 9, seeded(4)).nested(1.5)]
+    items = []
+    for number, samples in enumerate((30, 7, 1)):
+        values = FunctionSamples(EARTH.sample(samples, seeded(number)), torch.randn(samples, 1, generator=seeded(9 + number)))
+        items.append(SFTBatch({"pressure": values}, {"wind": Queries(EARTH.sample(5 + number, seeded(20 + number)))}))
+    together = network(collate(items), meshes)["wind"].split([5, 6, 7])
+    for found, item, mesh in zip(together, items, meshes, strict=True):
+        torch.testing.assert_close(found, network(item, mesh)["wind"], rtol=1e-3, atol=1e-4)
+    order = torch.randperm(42, generator=seeded(1))
+    turned = relabelled(replace(meshes[1], coarser=None, nesting_ratio=None), order)
+    plain = network(items[1], replace(meshes[1], coarser=None, nesting_ratio=None))["wind"]
+    torch.testing.assert_close(network(items[1], turned)["wind"], plain, rtol=1e-3, atol=1e-4)

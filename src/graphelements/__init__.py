@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .spaces import Box, Space, Sphere
     from .sphere_meshes import icosahedral_mesh, sphere_mesh
     from .tasks import get_task
+    from .tasks.globes import Globe
     from .topology import Edges, delaunay_edges, grid_edges, hop_diameter, multiscale_edges, radius_edges
     from .training import Report, TrainingConfig, fit, item_errors
     from .unions import MeshUnion, union
@@ -57,6 +58,7 @@ _HOMES = {
     "adaptation": ("mesh_for_inputs", "adapt_mesh", "grow_mesh", "AdaptationConfig", "GrowthConfig", "AdaptedMesh"),
     "checkpoints": ("save", "load", "Checkpoint", "load_checkpoint"),
     "tasks": ("get_task",),
+    "tasks.globes": ("Globe",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

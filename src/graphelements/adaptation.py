@@ -227,7 +227,8 @@ class _Scenarios:
         self.network, self.moving, self.batch = network, moving, collate([moving, judging])
         with torch.no_grad():
             self.inputs, self.frame = network.seen(self.batch, mesh.space)
-            self.heard = network.hear(self.inputs, self.batch.queries, union(mesh, self.batch.num_items))
+            joined = union(mesh, self.batch.num_items)
+            self.heard = network.hear(self.inputs, self.batch.queries, joined) if network.config.passes == 1 else {}
         self.coarser: Mesh | None = None
         self.states: Tensor | None = None
         self.latents: dict[str, Tensor] = {}

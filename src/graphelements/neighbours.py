@@ -12,6 +12,7 @@ from torch import Tensor
 from .edge_kernels import run
 
 DENSE_SITES = 128
+TIES = 8  # among so many more than asked for the tree looks for equally near ones
 
 
 def nearest(
@@ -81,8 +82,12 @@ def _tree_search(
         torch.cat([x.double(), i.double()[:, None] * reach], -1).cpu().numpy()
         for x, i in ((points, point_items), (sites, site_items))
     ]
-    _, found = KDTree(lifted[1]).query(lifted[0], k=np.arange(1, num + 1), workers=-1)  # type: ignore[arg-type]
+    _, found = KDTree(lifted[1]).query(lifted[0], k=np.arange(1, num + TIES + 1), workers=-1)  # type: ignore[arg-type]
     found = torch.as_tensor(found, dtype=torch.long, device=points.device)
-    missing = found >= len(sites)
-    other = site_items[found.clamp(max=len(sites) - 1)] != point_items[:, None]
-    return torch.where(missing | other, -1, found)
+    rows = found.clamp(max=len(sites) - 1)
+    missing = (found >= len(sites)) | (site_items[rows] != point_items[:, None])
+    found, order = torch.where(missing, len(sites), found).sort()  # of equally near ones the first, as in a table of distances
+    squared = sum((points[:, None, axis] - sites[:, axis][rows.gather(1, order)]).square() for axis in range(points.shape[1]))
+    squared = torch.where(found == len(sites), torch.inf, squared)
+    near, slots = _smallest(squared, num)
+    return torch.where(near < torch.inf, found.gather(1, slots), -1)

@@ -156,7 +156,7 @@ class GraphElementNetwork(SFTNetwork):
         """Decoder outputs at any number of queries, in network units; `restored` and `answer` make predictions of them.
 
         `states` are those of the mesh, or of coarser ones behind it as well, as `settle` gives them; `inputs` the samples as
-        `seen` gives them, where queries hear them directly.
+        `absorb` gives them (with one pass: as `seen` does), where queries hear them directly.
         """
         mesh = self.meshes(meshes)
         return self.decoded(self.recall(states, queries, mesh), queries, mesh, self.hear(inputs, queries, mesh))
@@ -195,8 +195,15 @@ class GraphElementNetwork(SFTNetwork):
         """What queries at points hear of the samples near them, of one function after another; nothing without `num_heard`."""
         if self.config.num_heard == 0 or all(query.points is None for query in queries.values()):
             return {}
-        require(inputs is not None, "queries of this network hear samples: give `read` the inputs as `seen` gives them")
+        require(inputs is not None, "queries of this network hear samples: give `read` the inputs as `absorb` gives them")
         assert inputs is not None
+        for function in (f for f in self.sft.inputs if f.name in inputs):
+            least = told_channels(function, self.config, self.sft.space.dim)
+            require(
+                inputs[function.name].values.shape[-1] == least,
+                f"queries hear samples as they were last written, with {least} numbers for one of {function.name!r}; "
+                f"got {inputs[function.name].values.shape[-1]}, give `read` the inputs as `absorb` gives them",
+            )
         sizes = {name: self.cell_sizes(name, samples) for name, samples in inputs.items()}
         heard = {}
         for name, query in queries.items():
@@ -205,7 +212,7 @@ class GraphElementNetwork(SFTNetwork):
             parts = []
             for function, ear in self.ears.items():
                 if function in inputs:
-                    here = (query.points, query.items, self.told(function, inputs[function]), sizes[function], mesh.num_items)
+                    here = (query.points, query.items, inputs[function], sizes[function], mesh.num_items)
                     parts.append(ear(*here, self.config.num_heard, mesh.space, self.kernels))
                 else:
                     parts.append(query.points.new_zeros(len(query), self.config.encoder_hidden[-1]))

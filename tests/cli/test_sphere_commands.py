@@ -29,7 +29,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def test_data_say_what_they_are(trained):
     name, folder = trained
-    outcome = call("data", "inspect", str(folder / "fields.npz"), "--task", name)
+    outcome = call("data", "inspect", str(folder / "fields.npz"))
     assert outcome.code == 0
     assert f"task                 {name}" in outcome.out
     assert "scenarios            192" in outcome.out
@@ -98,6 +98,23 @@ def test_bad_input_is_one_line(trained, said: str, monkeypatch: pytest.MonkeyPat
     assert said in outcome.err
     assert outcome.err.count("\n") == 1
     assert not (folder / "new.csv").exists()
+
+
+BAD_SCORES = {
+    "a deviation needs two rotations or more; got 1": ["--rotations", "1"],
+    "layout: Input should be 'grid' or 'icosahedron'": ["--layout", "cube"],
+    "number of pieces of its edges, 1, 2, 4, ...; got 3": ["--layout", "icosahedron", "--resolutions", "3"],
+    "no such file": ["--data", "nowhere.npz"],
+}
+
+
+@pytest.mark.parametrize("said", BAD_SCORES)
+def test_bad_wishes_for_scores_are_one_line(trained, said: str, monkeypatch: pytest.MonkeyPatch):
+    _, folder = trained
+    monkeypatch.chdir(folder)
+    outcome = call("evaluate", "run/model.safetensors", "--data", "fields.npz", *BAD_SCORES[said])
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert said in outcome.err
 
 
 def test_rotations_are_refused_where_there_is_no_sphere(houses: Path):

@@ -80,6 +80,8 @@ def damaged(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
         changed["stations.counts"] = changed["stations.counts"] + 1
     elif name == "fraction":
         changed["groups"] = changed["groups"] + 0.5
+    elif name == "unasked":
+        changed["field.counts"] = changed["field.counts"] * 0
     elif name == "nan":
         changed["field.targets"] = changed["field.targets"] * np.nan
     elif name == "outside":
@@ -98,7 +100,8 @@ def damaged(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
     {
         "missing": "has stations.points; it is missing",
         "counts": "stations needs counts of every item",
-        "fraction": "groups must be whole numbers",
+        "fraction": "groups must be whole numbers from 0",
+        "unasked": "field.counts must be whole numbers from 1",
         "nan": "must be finite",
         "outside": "must lie in the space",
         "text": "must hold real numbers",

@@ -20,8 +20,6 @@ from graphelements.data.sphere_fields import (
     station_variances,
 )
 
-EVEN = 20_000
-
 
 @pytest.fixture(scope="module")
 def field() -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,15 @@ from graphelements.data.houses import Houses
 from graphelements.data.random_houses import HouseDistribution, draw_houses
 from graphelements.errors import InputError
 from graphelements.experiments import reproduce
-from graphelements.experiments.reproduce import Cell, Reproduction, cells_of, find_houses, get_experiment
+from graphelements.experiments.reproduce import (
+    Cell,
+    Reproduction,
+    cells_of,
+    find_houses,
+    get_experiment,
+    houses_to_generate,
+)
+from graphelements.tasks import get_task
 from graphelements.tasks.poisson_square import PRESETS
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -175,3 +183,23 @@ def test_the_results_in_the_repository_count_as_finished(tmp_path: Path) -> None
     assert work.houses.origin == "authors' houses"
     assert Cell(work.experiment.curves[0], 0) in work.finished()
     assert "| 0.206 ± 0.009 | 0.144 ± 0.004 | 0.104 ± 0.002 |" in work.summarise()
+
+
+@pytest.mark.parametrize("name", ["poisson-sphere", "scattered-sphere"])
+def test_experiments_on_the_sphere_run_from_data_to_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    assert list(houses_to_generate(tmp_path, get_experiment(name), quick=False).values()) == [(200, 1), (50, 2)]
+    monkeypatch.setattr(reproduce, "QUICK", TINY)
+    monkeypatch.setattr(reproduce, "QUICK_LARGEST", 2)
+    task = get_task(name)
+    list(task.generate(tmp_path / "fields.npz", 6, seed=0))
+    experiment = get_experiment(name, quick=True)
+    houses = find_houses(tmp_path / "fields.npz", tmp_path, experiment)
+    assert (houses.origin, houses.contents["houses"]) == ("generated houses", 1)
+    work = Reproduction(experiment, tmp_path / name, houses, quick=True)
+    carry_out(work, "np-tuned-0")
+    assert "whatever the mesh" in work.summarise()
+    carry_out(work, "default-0")
+    table = work.summarise()
+    assert names(work) == {"default-0", "np-tuned-0"}
+    assert "nodes" in table
+    assert (tmp_path / name / "errors.png").exists()

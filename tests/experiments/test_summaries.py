@@ -93,3 +93,11 @@ def test_augmentation_is_told_where_runs_know_it(tmp_path: Path, value: object, 
     assert (rows["default (ours)"], rows["neural process"]) == (told, "none")
     without = table_of(summarised(POISSON_SQUARE, {"np": [old]}, "generated houses", "houses.npz", quick=False))
     assert "augmentation" not in without
+
+
+@pytest.mark.parametrize("name", ["poisson-sphere", "scattered-sphere"])
+def test_a_table_needs_no_method_that_knows_a_mesh(tmp_path: Path, name: str) -> None:
+    paths = write_all(tmp_path, EXPERIMENTS[name], 1)
+    table = table_of(summarised(EXPERIMENTS[name], {"np-tuned": paths["np-tuned"]}, "generated houses", "h.npz", quick=False))
+    assert row(table, "neural process, tuned")[2].endswith("whatever the mesh")
+    assert "any mesh" in table

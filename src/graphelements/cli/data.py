@@ -44,7 +44,9 @@ def generate(
 @app.command()
 def inspect(
     path: Annotated[Path, typer.Argument(help="A data file, or a directory in the authors' format.")],
-    task: Annotated[str, typer.Option(help="The task that the data belong to.")] = "poisson-square",
+    task: Annotated[
+        str | None, typer.Option(help="The task that the data belong to [what the file says, or poisson-square].")
+    ] = None,
     houses: Annotated[str, typer.Option(help="all, train, test (the written-down split) or numbers such as 0-9,12.")] = "all",
 ) -> None:
     """Say what is in a data file or directory.
@@ -54,9 +56,8 @@ def inspect(
     from ..data.archives import read_manifest
     from ..tasks import get_task
 
-    chosen = get_task(task)
-    facts = chosen.describe(chosen.load(path, houses))
-    if path.is_file():
-        facts |= read_manifest(path)
+    manifest = read_manifest(path) if path.is_file() else {}
+    chosen = get_task(task or str(manifest.get("task", "poisson-square")))
+    facts = chosen.describe(chosen.load(path, houses)) | manifest
     for name, value in facts.items():
         typer.echo(f"{name:<20} {value}")

@@ -12,7 +12,9 @@ import typer
 def evaluate(
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint file, or the name of a shipped model.")],
     data: Annotated[Path, typer.Option(help="A data file, or a directory in the authors' format.")],
-    resolutions: Annotated[str, typer.Option(help="Nodes along each side, comma-separated.")] = "2,3,4,5,6,7",
+    resolutions: Annotated[
+        str | None, typer.Option(help="Nodes along each side, latitudes or pieces of edges, comma-separated [2 to 7, or 1,2,4].")
+    ] = None,
     houses: Annotated[str, typer.Option(help="all, train, test (the written-down split) or numbers such as 0-9,12.")] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
     out: Annotated[
@@ -39,10 +41,10 @@ def evaluate(
     from ..files import exists
 
     try:
-        sizes = tuple(dict.fromkeys(int(part) for part in resolutions.split(",")))
+        sizes = tuple(dict.fromkeys(int(part) for part in resolutions.split(","))) if resolutions is not None else None
     except ValueError:
         raise InputError(f"--resolutions are numbers such as 2,3,4; got {resolutions!r}") from None
-    require(min(sizes) > 0, f"--resolutions must be positive; got {resolutions!r}")
+    require(sizes is None or min(sizes) > 0, f"--resolutions must be positive; got {resolutions!r}")
     target = out or (Path(checkpoint).parent if exists(Path(checkpoint)) else Path()) / "evaluation.json"
     with Console(stderr=True).status("evaluating") as status:
         evaluation = save_evaluation(

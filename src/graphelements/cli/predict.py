@@ -17,10 +17,12 @@ def predict(
     samples: Annotated[
         Path | None, typer.Option(help="On a sphere: CSV with columns latitude, longitude (degrees) and value.")
     ] = None,
-    resolution: Annotated[int | None, typer.Option(min=1, help="Resolution of the mesh: nodes along each side, ... [7].")] = None,
+    resolution: Annotated[
+        int | None, typer.Option(min=1, help="Nodes along each side, latitudes or pieces of edges [7, or 4 of an icosahedron].")
+    ] = None,
     mesh: Annotated[Path | None, typer.Option(help="Predict on the mesh in this file, as adapt writes it.")] = None,
     grid: Annotated[
-        int | None, typer.Option(min=2, max=5000, help="Predict on a grid of so many points along each side [100].")
+        int | None, typer.Option(min=2, max=5000, help="Predict on a grid: so many points along each side, or latitudes [100].")
     ] = None,
     points: Annotated[
         Path | None, typer.Option(help="Predict at these points: CSV with columns x and y, or latitude and longitude.")
@@ -51,7 +53,7 @@ def predict(
     require(loaded.task is not None, f"{checkpoint} was trained for no task of this library; use graphelements.load and predict")
     kind, task = method_of(loaded.network), get_task(str(loaded.task))
     require(mesh is None or kind == "gen", f"{checkpoint} runs on no mesh: it is of the kind {kind}; leave out --mesh")
-    usual = max(size for size in task.presets["default"].batches.resolutions)
+    usual = 4 if loaded.mesh.layout == "icosahedron" else 7
     used = task.mesh(loaded.mesh, (resolution or usual) if kind == "gen" else 1) if mesh is None else load_mesh(mesh)
     if isinstance(task.sft.space, Sphere):
         from ..tasks.globe_fields import globe_grid, predict_globe, read_places, write_globe

@@ -47,6 +47,7 @@ def save_archive(path: Path, what: str, arrays: Mapping[str, np.ndarray], manife
 def opened(path: Path, what: str) -> Iterator[np.lib.npyio.NpzFile]:
     """The archive of `what` in a file; what is wrong with it, here or in the block, ends in an `InputError` with its name."""
     with named(path, f"not a readable .npz of {what}; make it again"):
+        require(path.exists(), "no such file; name a .npz")
         require(
             zipfile.is_zipfile(path), f"a file of {what} is a .npz archive; got something else or a part of one, make it again"
         )
@@ -60,6 +61,7 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     """What an archive says about itself, whatever is in it."""
     path = Path(path)
     with named(path, "not a readable .npz of data; make it again"):
+        require(path.exists(), "no such file; name a .npz")
         require(zipfile.is_zipfile(path), "a file of data is a .npz archive; got something else or a part of one, make it again")
         with np.load(path, allow_pickle=False) as archive:
             return _manifest(archive, "data")

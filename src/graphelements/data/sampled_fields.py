@@ -7,12 +7,13 @@ many rows each item has.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -75,6 +76,17 @@ class SampledFields:
                 targets[name] = self.items.targets[name][rows]
         return SFTBatch(inputs, queries, targets, len(chosen))
 
+    def each(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Of every item in double precision: places and values of its one input function, and places of its queries."""
+        ((given, samples),) = self.items.inputs.items()
+        ((asked, queries),) = self.items.queries.items()
+        assert queries.points is not None
+        rows = (samples.points, samples.values[:, 0]), (queries.points,)
+        counts = (self._counts[name].tolist() for name in (given, asked))
+        pieces = [part.double().split(sizes) for parts, sizes in zip(rows, counts, strict=True) for part in parts]
+        for points, values, there in zip(*pieces, strict=True):
+            yield points.numpy(), values.numpy(), there.numpy()
+
     @cached_property
     def _counts(self) -> dict[str, Int[Tensor, " items"]]:
         functions = {**self.items.inputs, **self.items.queries}
@@ -124,13 +136,16 @@ def load_fields(path: str | Path, sft: SFT) -> SampledFields:
             require(found.ndim == ndim and len(found) > 0, f"{name} must have {ndim} axes and rows; got shape {found.shape}")
             return torch.as_tensor(found, dtype=torch.float32)
 
-        def whole(name: str) -> Tensor:
+        def whole(name: str, least: int = 0) -> Tensor:
             numbers = array(name, 1)
-            require(bool(((numbers >= 0) & (numbers < 2**24) & (numbers % 1 == 0)).all()), f"{name} must be whole numbers")
+            fits = (numbers >= least) & (numbers < 2**24) & (numbers % 1 == 0)
+            wrong = numbers[~fits][:1].tolist()
+            require(not wrong, f"{name} must be whole numbers from {least} to {2**24 - 1}; got {wrong}, make the file again")
             return numbers.long()
 
         def rows(name: str, kind: str) -> tuple[Tensor, Tensor, Tensor]:
-            points, values, counts = array(f"{name}.points", 2), array(f"{name}.{kind}", 2), whole(f"{name}.counts")
+            counts = whole(f"{name}.counts", 1 if kind == "targets" else 0)  # without queries there is nothing to score
+            points, values = array(f"{name}.points", 2), array(f"{name}.{kind}", 2)
             fits = len(counts) == len(groups) and len(points) == len(values) == int(counts.sum())
             require(fits, f"{name} needs counts of every item, and as many points and {kind} as they say; it has others")
             return points, values, torch.arange(len(groups)).repeat_interleave(counts)

@@ -24,7 +24,7 @@ def save_evaluation(
     checkpoint: str,
     data: Path,
     houses: str,
-    resolutions: tuple[int, ...],
+    resolutions: tuple[int, ...] | None = None,
     progress: Callable[[str], None] = lambda _: None,
     mesh: Path | None = None,
     layout: str | None = None,
@@ -32,14 +32,18 @@ def save_evaluation(
 ) -> dict[str, Any]:
     """Score a checkpoint on some houses, and on the mesh in a file besides; write the evaluation to `out` and return it.
 
-    `layout`: that of the meshes, if not that of training; `num_rotations`: on a sphere, how much predictions differ over so many.
+    `resolutions`: 2 to 7 if not given, 1, 2 and 4 of icosahedra; `layout`: that of the meshes, if not that of training;
+    `num_rotations`: on a sphere, how much predictions differ over so many.
     Paths are written as they were given.
     """
     loaded = load_checkpoint(checkpoint)
     require(loaded.task is not None, f"{checkpoint} belongs to no task of this library; score it with graphelements.item_errors")
     task = get_task(str(loaded.task))
     if layout is not None:
+        kind = method_of(loaded.network)
+        require(kind == "gen", f"{checkpoint} runs on no mesh: it is of the kind {kind}; leave out the layout")
         loaded = replace(loaded, mesh=with_settings(loaded.mesh, [f"layout={layout}"]))
+    resolutions = resolutions or ((1, 2, 4) if loaded.mesh.layout == "icosahedron" else (2, 3, 4, 5, 6, 7))
     require(num_rotations == 0 or isinstance(task.sft.space, Sphere), f"rotations are for tasks on a sphere; got {task.name}")
     require(num_rotations != 1, "a deviation needs two rotations or more; got 1")
     require_writable(out)

@@ -137,7 +137,7 @@ def table_of(summary: Summary) -> str:
     rows = []
     for line in lines:
         errors = line["errors"]
-        cells = [cell(errors.get(size), size) for size in sizes]
+        cells = [cell(errors.get(size), size) for size in sizes] or [""]
         free = [key for key in errors if not key.isdigit()]
         if free:
             cells[0] = f"{cell(errors[free[0]], free[0])} whatever the mesh"
@@ -148,7 +148,7 @@ def table_of(summary: Summary) -> str:
     for label, errors in summary["references"].items():
         free = cell(errors.get("0"), "")
         rows.append([label, "", *([free, *[""] * (len(sizes) - 1)] if free else [cell(errors.get(k), "") for k in sizes])])
-    named = [known[int(size)] for size in sizes]
+    named = [known[int(size)] for size in sizes] or ["any mesh"]
     augmented = any(AUGMENTATION in line for line in lines)
     trained = [
         [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -11,9 +10,8 @@ from ..data.harmonics import harmonics, least_squares, left_out_error, most_like
 from ..data.sampled_fields import SampledFields
 from ..data.sphere_fields import DEGREE, SCATTERED_SPHERE, scattered_fields, station_variances
 from ..meshes import MeshConfig
-from ..network_config import ATTENTION, NEURAL_PROCESS
 from ..training import TrainingConfig
-from .poisson_sphere import NETWORK, mesh_of
+from .poisson_sphere import NETWORK, RIVALS, mesh_of
 from .sampled_task import SampledTask
 from .sphere_symmetries import SYMMETRIES, transformed
 from .task import BatchConfig, RunConfig
@@ -34,16 +32,7 @@ PRESETS = {
         ),
         TrainingConfig(steps=4000, learning_rate=8e-3, optimizer="muon", validate_every=1000),
     ),
-    "np-tuned": RunConfig(
-        replace(NEURAL_PROCESS, samples_see="cell", relative=True),
-        batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
-        training=TrainingConfig(steps=16000, learning_rate=4e-3, optimizer="muon", validate_every=4000),
-    ),
-    "attention": RunConfig(
-        replace(ATTENTION, latent_size=64, hidden_size=128, samples_see="cell", relative=True),
-        batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
-        training=TrainingConfig(steps=8000, learning_rate=6e-3, optimizer="muon", validate_every=4000),
-    ),
+    **RIVALS,
 }
 
 
@@ -54,11 +43,7 @@ def references(data: SampledFields) -> Iterator[tuple[str, np.ndarray]]:
     targets = data.items.targets["field"][:, 0].double().numpy()
     fixed: dict[int, list[np.ndarray]] = {degree: [] for degree in range(DEGREE + 1)}
     chosen, optimal, variances = [], [], station_variances()
-    for item in range(data.items.num_items):
-        batch = data.items.selected([item])
-        stations, asked = batch.inputs["stations"], batch.queries["field"].points
-        assert asked is not None
-        points, values, there = stations.points.double().numpy(), stations.values[:, 0].double().numpy(), asked.double().numpy()
+    for points, values, there in data.each():
         left_out = {degree: left_out_error(points, values, degree) for degree in fixed}
         best = min(left_out, key=lambda degree: left_out[degree])
         for degree, answers in fixed.items():
