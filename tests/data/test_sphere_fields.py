@@ -8,14 +8,18 @@ import torch
 
 from graphelements.data.harmonics import degrees, harmonics, inverse_laplacian, least_squares, left_out_error, most_likely
 from graphelements.data.sphere_fields import (
+    COAST_DEGREE,
     DEGREE,
     FEWEST,
     MOST,
+    SEA_DENSITY,
     cubes,
     laplacian_of_cubes,
     numerical_laplacian,
     poisson_fields,
+    random_coast,
     random_points,
+    random_stations,
     scattered_fields,
     station_variances,
 )
@@ -113,13 +117,19 @@ def test_houses_on_the_sphere_are_the_papers():
     assert not torch.equal(next(poisson_fields(1, seed=6)).items.targets["solution"], first.items.targets["solution"])
 
 
-def test_stations_are_ragged_and_dense_on_land():
+def test_stations_are_ten_times_as_dense_on_land():
+    rng = np.random.default_rng(0)
+    coast = random_coast(rng)
+    stations, anywhere = random_stations(rng, coast, 100_000), random_points(rng, 100_000)
+    on_land, land = (float(np.mean(harmonics(each, COAST_DEGREE) @ coast > 0)) for each in (stations, anywhere))
+    assert 0.1 < land < 0.9
+    at_sea_by_land = (1 - on_land) / (1 - land) / (on_land / land)
+    assert at_sea_by_land == pytest.approx(SEA_DENSITY, rel=0.05)
+
+
+def test_stations_are_ragged():
     groups = list(scattered_fields(4, seed=0))
     counts = torch.cat([torch.bincount(group.items.inputs["stations"].items) for group in groups])
     assert counts.min() >= FEWEST
     assert counts.max() <= MOST
     assert len(counts.unique()) > 30
-    for group in groups:  # half of the sphere has many more stations than the other half: not so if they were even
-        points = group.items.inputs["stations"].points.numpy()
-        shares = [np.mean(points @ direction > 0) for direction in random_points(np.random.default_rng(0), 200)]
-        assert max(shares) > 0.6

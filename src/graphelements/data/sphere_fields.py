@@ -88,19 +88,28 @@ def station_variances() -> Float[np.ndarray, " terms"]:
     return shares / shares.sum()
 
 
+def random_coast(rng: np.random.Generator) -> Float[np.ndarray, " terms"]:
+    """The coefficients of a field that is positive on land."""
+    return rng.normal(size=(COAST_DEGREE + 1) ** 2) * (degrees(COAST_DEGREE) > 0)
+
+
+def random_stations(rng: np.random.Generator, coast: Float[np.ndarray, " terms"], most: int) -> Points:
+    """All of so many random places that are on land, and few of those at sea."""
+    places = random_points(rng, most)
+    return places[(harmonics(places, COAST_DEGREE) @ coast > 0) | (rng.random(most) < SEA_DENSITY)]
+
+
 def scattered_fields(num: int, seed: int) -> Iterator[SampledFields]:
     """One world after the other: its land, and in every scenario another field, measured at 5 to 200 stations."""
     for number in range(num):
         rng = np.random.default_rng((seed, number))
-        coast = rng.normal(size=(COAST_DEGREE + 1) ** 2) * (degrees(COAST_DEGREE) > 0)
+        coast = random_coast(rng)
         stations, values, asked, targets = [], [], [], []
         for _ in range(NUM_SCENARIOS):
             many = int(np.exp(rng.uniform(np.log(FEWEST), np.log(MOST + 1))))
-            places = random_points(rng, 12 * many)
-            on_land = harmonics(places, COAST_DEGREE) @ coast > 0
-            places = places[on_land | (rng.random(len(places)) < SEA_DENSITY)]
+            places = random_stations(rng, coast, 12 * many)
             while len(places) < many:  # a world of almost only sea
-                places = np.concatenate([places, random_points(rng, many)])
+                places = np.concatenate([places, random_stations(rng, coast, 12 * many)])
             factors = np.sqrt(station_variances()) * rng.normal(size=len(station_variances()))
             stations.append(places[:many])
             asked.append(random_points(rng, NUM_QUERIES))
