@@ -52,7 +52,8 @@ def evaluate(
         )
     if as_json:
         brief = [{name: value for name, value in score.items() if name != "mse_of_item"} for score in evaluation["results"]]
-        typer.echo(json.dumps({"task": evaluation["task"], "results": brief, "rotations": evaluation.get("rotations", [])}))
+        turned = {"rotations": evaluation["rotations"]} if rotations else {}
+        typer.echo(json.dumps({"task": evaluation["task"], "results": brief} | turned))
         return
     table = Table("method", "nodes", "MSE", "std over houses", "ms a scenario")
     for score in evaluation["results"]:
