@@ -11,9 +11,10 @@ from ..data.harmonics import harmonics, inverse_laplacian, least_squares
 from ..data.sampled_fields import SampledFields
 from ..data.sphere_fields import POISSON_SPHERE, UNIT_SPHERE, poisson_fields
 from ..meshes import Mesh, MeshConfig
-from ..network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER
+from ..network_config import DEFAULT, NEURAL_PROCESS, PAPER
 from ..sphere_meshes import build_sphere
 from ..training import TrainingConfig
+from .rivals import tuned_rivals
 from .sampled_task import SampledTask
 from .sphere_symmetries import SYMMETRIES, transformed
 from .task import BatchConfig, RunConfig
@@ -22,18 +23,7 @@ DEGREE = 3  # the solutions are sums of harmonics of degrees 1 and 3
 
 NETWORK = replace(DEFAULT, gated=True, passes=2)  # linear problems, and samples that have to be weighed against each other
 
-RIVALS = {  # with what ours has and they can have, for about as long
-    "np-tuned": RunConfig(
-        replace(NEURAL_PROCESS, samples_see="cell", relative=True),
-        batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
-        training=TrainingConfig(steps=16000, learning_rate=4e-3, optimizer="muon", validate_every=4000),
-    ),
-    "attention": RunConfig(
-        replace(ATTENTION, latent_size=64, hidden_size=128, samples_see="cell", relative=True),
-        batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
-        training=TrainingConfig(steps=8000, learning_rate=6e-3, optimizer="muon", validate_every=4000),
-    ),
-}
+RIVALS = tuned_rivals(SYMMETRIES, np_training=(16000, 4000), attention_training=(8000, 4000))  # for about as long as ours
 
 PRESETS = {
     "default": RunConfig(

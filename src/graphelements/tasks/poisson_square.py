@@ -21,13 +21,14 @@ from ..errors import require
 from ..meshes import Mesh, MeshConfig, build_grid
 from ..moving_meshes import MovingMeshes
 from ..network import GraphElementNetwork
-from ..network_config import ATTENTION, DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig
+from ..network_config import DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig
 from ..samples import Queries, SFTBatch
 from ..sft_network import SFTNetwork
 from ..training import BatchOf, TrainingConfig, item_errors
 from ..unions import MeshUnion, union
 from .house_symmetries import transformed
 from .mesh_mixes import mesh_mix
+from .rivals import tuned_rivals
 from .task import BatchConfig, RunConfig, Score, Symmetry, Task, method_of, parse_numbers, score, split_numbers
 
 HELD_OUT = (
@@ -71,16 +72,7 @@ PRESETS = {
     "np": RunConfig(
         NEURAL_PROCESS, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=4500, learning_rate=1e-3)
     ),
-    "np-tuned": RunConfig(  # with what `default` has and a neural process can have, but cells by place
-        replace(NEURAL_PROCESS, samples_see="cell", relative=True),
-        batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
-        training=TrainingConfig(steps=18000, learning_rate=4e-3, optimizer="muon", validate_every=3000),
-    ),
-    "attention": RunConfig(
-        replace(ATTENTION, latent_size=64, hidden_size=128, samples_see="cell", relative=True),
-        batches=BatchConfig(items=48, scenarios=1, queries=48, resolutions=(1,), symmetries=SYMMETRIES),
-        training=TrainingConfig(steps=8000, learning_rate=6e-3, optimizer="muon", validate_every=2000),
-    ),
+    **tuned_rivals(SYMMETRIES, np_training=(18000, 3000), attention_training=(8000, 2000)),
 }
 
 
