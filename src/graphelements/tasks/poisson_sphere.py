@@ -21,25 +21,25 @@ from .task import BatchConfig, RunConfig
 
 DEGREE = 3  # the solutions are sums of harmonics of degrees 1 and 3
 
-NETWORK = replace(DEFAULT, gated=True, passes=2)  # linear problems, and samples that have to be weighed against each other
+OURS = RunConfig(
+    replace(DEFAULT, gated=True, passes=2),  # linear problems, and samples that have to be weighed against each other
+    MeshConfig(nested=True, nesting_ratio=1.5),
+    BatchConfig(
+        items=48,
+        scenarios=1,
+        queries=48,
+        meshes=8,
+        random_meshes=0.5,
+        nesting_ratios=(2.0, 2.0, 1.5),
+        symmetries=SYMMETRIES,
+    ),
+    TrainingConfig(steps=5000, learning_rate=8e-3, optimizer="muon", validate_every=2500),
+)
 
 RIVALS = tuned_rivals(SYMMETRIES, np_training=(16000, 4000), attention_training=(8000, 4000))  # for about as long as ours
 
 PRESETS = {
-    "default": RunConfig(
-        NETWORK,
-        MeshConfig(nested=True, nesting_ratio=1.5),
-        BatchConfig(
-            items=48,
-            scenarios=1,
-            queries=48,
-            meshes=8,
-            random_meshes=0.5,
-            nesting_ratios=(2.0, 2.0, 1.5),
-            symmetries=SYMMETRIES,
-        ),
-        TrainingConfig(steps=5000, learning_rate=8e-3, optimizer="muon", validate_every=2500),
-    ),
+    "default": OURS,
     "paper": RunConfig(PAPER, MeshConfig(edges="radius", radius=1.0), training=TrainingConfig(steps=4000)),
     "np": RunConfig(
         NEURAL_PROCESS, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=4500, learning_rate=1e-3)

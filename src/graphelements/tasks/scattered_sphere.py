@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from ..data.harmonics import harmonics, least_squares, left_out_error, most_likely
 from ..data.sampled_fields import SampledFields
 from ..data.sphere_fields import DEGREE, SCATTERED_SPHERE, scattered_fields, station_variances
-from ..meshes import MeshConfig
-from ..training import TrainingConfig
-from .poisson_sphere import NETWORK, RIVALS, mesh_of
+from .poisson_sphere import OURS, RIVALS, mesh_of
 from .sampled_task import SampledTask
 from .sphere_symmetries import SYMMETRIES, transformed
-from .task import BatchConfig, RunConfig
 
 PRESETS = {
-    "default": RunConfig(
-        NETWORK,
-        MeshConfig(layout="icosahedron", nested=True, nesting_ratio=1.5),
-        BatchConfig(
-            items=48,
-            scenarios=1,
-            queries=48,
-            resolutions=(1, 2, 2, 4),
-            meshes=8,
-            random_meshes=0.5,
-            nesting_ratios=(2.0, 2.0, 1.5),
-            symmetries=SYMMETRIES,
-        ),
-        TrainingConfig(steps=4000, learning_rate=8e-3, optimizer="muon", validate_every=1000),
+    "default": replace(
+        OURS,
+        mesh=replace(OURS.mesh, layout="icosahedron"),
+        batches=replace(OURS.batches, resolutions=(1, 2, 2, 4)),
+        training=replace(OURS.training, steps=4000, validate_every=1000),
     ),
     **RIVALS,
 }
