@@ -14,8 +14,8 @@ from graphelements.checkpoints import SHIPPED
 from graphelements.data.poisson import p1_temperatures, solved
 from graphelements.data.random_houses import HouseDistribution, draw_houses
 from graphelements.tasks import get_task
+from graphelements.tasks.grouped_task import group_errors
 from graphelements.tasks.poisson_square import house_errors, mesh_for
-from graphelements.tasks.sampled_task import group_errors
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
 

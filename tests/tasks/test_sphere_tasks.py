@@ -18,8 +18,8 @@ from graphelements.experiments.rotations import rotation_spread
 from graphelements.meshes import MeshConfig
 from graphelements.sphere_meshes import icosahedral_mesh, sphere_mesh
 from graphelements.tasks import get_task
+from graphelements.tasks.grouped_task import group_errors
 from graphelements.tasks.poisson_sphere import mesh_of, references
-from graphelements.tasks.sampled_task import group_errors
 from graphelements.tasks.sphere_symmetries import transformed
 
 NAMES = ("poisson-sphere", "scattered-sphere")

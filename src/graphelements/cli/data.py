@@ -18,8 +18,11 @@ app = typer.Typer(
 def generate(
     task: Annotated[str, typer.Argument(help="The task, see `graphelements tasks`.")],
     out: Annotated[Path, typer.Option(help="The file to write; one that is there is replaced when the new one is complete.")],
-    num: Annotated[int, typer.Option(help="How many items (houses).")] = 250,
+    num: Annotated[int, typer.Option(help="How many items (houses, objects).")] = 250,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same data.")] = 0,
+    source: Annotated[
+        Path | None, typer.Option(help="For pushing: a split.json of Omnipush that names the objects [random ones].")
+    ] = None,
 ) -> None:
     """Generate data of a task, with the truth from a fine solver.
 
@@ -36,7 +39,7 @@ def generate(
     made = get_task(task)
     require_writable(out)
     console = Console(stderr=True)
-    for _ in track(made.generate(out, num, seed), f"{task}: solving", total=num, console=console):
+    for _ in track(made.generate(out, num, seed, source), f"{task}: solving", total=None if source else num, console=console):
         pass
     typer.echo(f"wrote {out}")
 

@@ -13,7 +13,7 @@ def evaluate(
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint file, or the name of a shipped model.")],
     data: Annotated[Path, typer.Option(help="A data file, or a directory in the authors' format.")],
     resolutions: Annotated[
-        str | None, typer.Option(help="Nodes along each side, latitudes or pieces of edges, comma-separated [2 to 7, or 1,2,4].")
+        str | None, typer.Option(help="Nodes along each side, latitudes or pieces of edges, comma-separated [those of the task].")
     ] = None,
     houses: Annotated[str, typer.Option(help="all, train, test (the written-down split) or numbers such as 0-9,12.")] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,

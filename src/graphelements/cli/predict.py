@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -10,15 +11,22 @@ import typer
 
 def predict(
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint file, or the name of a shipped model.")],
-    out: Annotated[Path, typer.Option(help="The result: .csv, .npz or .png (a grid only).")],
+    out: Annotated[Path, typer.Option(help="The result: .csv, .npz or .png (a grid only); of a push .json or .png.")],
     house: Annotated[
         Path | None, typer.Option(help='JSON with "heaters" ([x0, y0, x1, y1, power], ...) and "exterior_temperature".')
     ] = None,
     samples: Annotated[
         Path | None, typer.Option(help="On a sphere: CSV with columns latitude, longitude (degrees) and value.")
     ] = None,
+    key: Annotated[str | None, typer.Option("--object", help="For pushing: the key of an object, such as 1a2B3c4a.")] = None,
+    mask: Annotated[
+        Path | None, typer.Option(help="For pushing: a square picture of 140 mm, in greys 0, 85, 170, 255 (nothing to heavy).")
+    ] = None,
+    push: Annotated[
+        str | None, typer.Option(help="For pushing: x,y,degrees of the tip's start and way, in m, the object in the middle.")
+    ] = None,
     resolution: Annotated[
-        int | None, typer.Option(min=1, help="Nodes along each side, latitudes or pieces of edges [7, or 4 of an icosahedron].")
+        int | None, typer.Option(min=1, help="Nodes along each side, latitudes or pieces of edges [7; 4 of an icosahedron; 2].")
     ] = None,
     mesh: Annotated[Path | None, typer.Option(help="Predict on the mesh in this file, as adapt writes it.")] = None,
     grid: Annotated[
@@ -28,13 +36,15 @@ def predict(
         Path | None, typer.Option(help="Predict at these points: CSV with columns x and y, or latitude and longitude.")
     ] = None,
 ) -> None:
-    """The temperature anywhere in a house; or the field anywhere on a sphere, from samples of another.
+    """The temperature anywhere in a house; the field anywhere on a sphere, from samples of another; or how a pushed object moves.
 
     Examples:
 
     graphelements predict runs/first/model.safetensors --house house.json --resolution 7 --grid 100 --out field.png
 
     graphelements predict poisson-sphere --samples laplacian.csv --out solution.png
+
+    graphelements predict pushing --object 1a2B3c4a --push 0.08,0.01,180 --out motion.png
     """
     from ..checkpoints import load_checkpoint
     from ..errors import choose, require
@@ -44,7 +54,7 @@ def predict(
     from ..tasks import get_task
     from ..tasks.task import method_of
 
-    choose("the ending of --out", out.suffix, (".csv", ".npz", ".png"))
+    choose("the ending of --out", out.suffix, (".csv", ".npz", ".png", ".json"))
     require(points is None or grid is None, "give either --grid or --points, not both")
     require(mesh is None or resolution is None, "give either --mesh or --resolution, not both")
     require(out.suffix != ".png" or points is None, "a picture needs a grid; write points to .csv or .npz")
@@ -53,8 +63,22 @@ def predict(
     require(loaded.task is not None, f"{checkpoint} was trained for no task of this library; use graphelements.load and predict")
     kind, task = method_of(loaded.network), get_task(str(loaded.task))
     require(mesh is None or kind == "gen", f"{checkpoint} runs on no mesh: it is of the kind {kind}; leave out --mesh")
-    usual = 4 if loaded.mesh.layout == "icosahedron" else 7
+    pushing = task.name == "pushing"
+    choose(f"the ending of --out for {task.name}", out.suffix, (".json", ".png") if pushing else (".csv", ".npz", ".png"))
+    usual = 4 if loaded.mesh.layout == "icosahedron" else 2 if pushing else 7
     used = task.mesh(loaded.mesh, (resolution or usual) if kind == "gen" else 1) if mesh is None else load_mesh(mesh)
+    if pushing:
+        from ..data.pushes import picture_of
+        from ..tasks.push_motions import parse_push, predict_motion, read_mask, write_motion
+
+        require((key is None) != (mask is None) and push is not None, "pushing takes --push, and either --object or --mask")
+        require(grid is None and points is None, "pushing predicts one motion; leave out --grid and --points")
+        picture, asked = picture_of(key) if key is not None else read_mask(mask or Path()), parse_push(push or "")
+        motion = predict_motion(loaded.network, picture, asked[None], used)[0]
+        write_motion(out, picture, asked, motion, used)
+        turn = math.degrees(motion[2])
+        typer.echo(f"wrote {out}: {1e3 * motion[0]:.1f} mm along x, {1e3 * motion[1]:.1f} mm along y, {turn:.1f} degrees")
+        return
     if isinstance(task.sft.space, Sphere):
         from ..tasks.globe_fields import globe_grid, predict_globe, read_places, write_globe
 

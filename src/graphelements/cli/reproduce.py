@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..experiments.poisson_experiments import OPTIMISED_MESHES
+from ..experiments.push_experiments import PUSHING_LOGS
 from . import data as data_commands
 
-NAMES = "poisson-square, poisson-ablation, default-ablation, optimised-meshes, poisson-sphere or scattered-sphere."
+NAMES = (
+    "poisson-square, poisson-ablation, default-ablation, optimised-meshes, poisson-sphere, scattered-sphere, pushing "
+    "or pushing-logs."
+)
 
 if TYPE_CHECKING:
     from ..experiments.reproduce import Cell, Reproduction
@@ -47,11 +51,14 @@ def reproduce(
         refused = [name for name, value in {"--only": only, "--seeds": seeds}.items() if value is not None]
         _optimise_meshes(model or ["poisson-square"], data, out, quick, quiet, refused)
         return
+    if experiment == PUSHING_LOGS:
+        _check_simulator(data, out or Path("results") / PUSHING_LOGS, quiet)
+        return
     from ..errors import choose, require
     from ..experiments.reproduce import EXPERIMENTS, Reproduction, cells_of, find_houses, get_experiment, houses_to_generate
     from ..files import require_writable
 
-    choose("the experiment", experiment, (*EXPERIMENTS, OPTIMISED_MESHES))
+    choose("the experiment", experiment, (*EXPERIMENTS, OPTIMISED_MESHES, PUSHING_LOGS))
     require(model is None, f"--model is for optimised-meshes; {experiment} trains its own")
     chosen = get_experiment(experiment, quick)
     cells = cells_of(chosen, seeds, only)
@@ -77,6 +84,31 @@ def reproduce(
         raise typer.Exit(130) from None
     typer.echo(table)
     typer.echo(f"summary, table and figures are in {folder}")
+
+
+def _check_simulator(data: Path | None, folder: Path, quiet: bool) -> None:
+    """The errors of the simulator of pushes on real pushes, as a table and a figure."""
+    import json
+
+    from rich.console import Console
+
+    from ..errors import require
+    from ..experiments.push_validation import draw, table_of, validated
+    from ..files import replaced, require_writable
+
+    require(data is not None, f"{PUSHING_LOGS} needs --data, a folder with logs of real pushes")
+    assert data is not None
+    require_writable(folder / "summary.json")
+    with Console(stderr=True, quiet=quiet).status("simulating") as status:
+        summary, logs, answers = validated(data, lambda text: status.update(f"simulating {text}"))
+    table = table_of(summary)
+    for name, text in (("summary.json", json.dumps(summary, indent=1) + "\n"), ("table.md", table)):
+        with replaced(folder / name) as temporary:
+            temporary.write_text(text)
+    with replaced(folder / "errors.png") as temporary:
+        draw(logs, answers).savefig(temporary, dpi=130)
+    typer.echo(table)
+    typer.echo(f"summary, table and figure are in {folder}")
 
 
 def _carry_out(work: Reproduction, cell: Cell, name: str, shown: bool) -> None:

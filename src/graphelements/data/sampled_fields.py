@@ -60,7 +60,11 @@ class SampledFields:
         chosen = torch.cat([self.members[number] for number in numbers])
         return SampledFields(self.batch(chosen), self.groups[chosen])
 
-    def batch(self, chosen: Int[Tensor, " chosen"], num_queries: int | None = None, seed: int = 0) -> SFTBatch:
+    @property
+    def num_items(self) -> int:
+        return self.items.num_items
+
+    def batch(self, chosen: Int[Tensor, " chosen"], num_queries: int | None = None, seed: int | None = None) -> SFTBatch:
         """These items, renumbered in this order; of each all queries, or so many of them drawn at random."""
         inputs, queries, targets = {}, {}, {}
         for name, samples in self.items.inputs.items():
@@ -69,7 +73,7 @@ class SampledFields:
         for name, asked in self.items.queries.items():
             rows, items = _rows(self._counts[name], chosen)
             if num_queries is not None:
-                rows, items = _drawn(rows, items, num_queries, torch.Generator().manual_seed(seed))
+                rows, items = _drawn(rows, items, num_queries, torch.Generator().manual_seed(seed or 0))
             points, conditions = (None if t is None else t[rows] for t in (asked.points, asked.conditions))
             queries[name] = Queries(points, conditions, items)
             if name in self.items.targets:

@@ -21,6 +21,8 @@ STYLES = {
     "np": ("#009E73", "v"),
     "np-tuned": ("#56B4E9", "v"),
     "attention": ("#D55E00", "D"),
+    "no-picture": ("#000000", "x"),
+    "examples": ("#E69F00", "P"),
     "only": ("#0072B2", "o"),
     "up-to-5x5": ("#009E73", "D"),
     "np-deep": ("#D55E00", "D"),

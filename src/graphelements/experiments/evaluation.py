@@ -32,7 +32,7 @@ def save_evaluation(
 ) -> dict[str, Any]:
     """Score a checkpoint on some houses, and on the mesh in a file besides; write the evaluation to `out` and return it.
 
-    `resolutions`: 2 to 7 if not given, 1, 2 and 4 of icosahedra; `layout`: that of the meshes, if not that of training;
+    `resolutions`: those of the task if not given, 1, 2 and 4 of icosahedra; `layout`: that of the meshes, if not of training;
     `num_rotations`: on a sphere, how much predictions differ over so many.
     Paths are written as they were given.
     """
@@ -43,7 +43,7 @@ def save_evaluation(
         kind = method_of(loaded.network)
         require(kind == "gen", f"{checkpoint} runs on no mesh: it is of the kind {kind}; leave out the layout")
         loaded = replace(loaded, mesh=with_settings(loaded.mesh, [f"layout={layout}"]))
-    resolutions = resolutions or ((1, 2, 4) if loaded.mesh.layout == "icosahedron" else (2, 3, 4, 5, 6, 7))
+    resolutions = resolutions or ((1, 2, 4) if loaded.mesh.layout == "icosahedron" else task.resolutions)
     require(num_rotations == 0 or isinstance(task.sft.space, Sphere), f"rotations are for tasks on a sphere; got {task.name}")
     require(num_rotations != 1, "a deviation needs two rotations or more; got 1")
     require_writable(out)

@@ -31,7 +31,8 @@ class Experiment:
     `against`: pairs of curves, or a curve and a reference of the task such as "fem", that are compared house by house;
     `baseline`: the curve to which the table gives the ratio of all others; `settings`: changes of every preset, before a curve's
     own; `judged_by`: the test houses, or some of the training houses where the results choose settings; `labels`: what tables
-    call the task's references.
+    call the task's references; `items`: what they call houses; `also`: endings of methods that are the same networks judged by
+    other targets, and what tables call those lines.
     """
 
     name: str
@@ -43,3 +44,5 @@ class Experiment:
     settings: tuple[str, ...] = ()
     judged_by: Literal["test", "validation"] = "test"
     labels: tuple[tuple[str, str], ...] = ()
+    items: str = "houses"
+    also: tuple[tuple[str, str], ...] = ()

@@ -22,25 +22,28 @@ from ..errors import InputError, choose, require
 from ..files import exists, read_json, replaced
 from ..tasks import get_task
 from ..training import Report
-from . import poisson_figures, sphere_figures
+from . import poisson_figures, push_figures, sphere_figures
 from .comparison import learned
 from .evaluation import save_evaluation
 from .experiment import QUICK, QUICK_LARGEST, Curve, Experiment
 from .poisson_experiments import DEFAULT_ABLATION, OPTIMISED_MESHES, POISSON_ABLATION, POISSON_SQUARE
+from .push_experiments import PUSHING
 from .runs import MODEL, Run, completed, differences, settings_of, train
 from .sphere_experiments import POISSON_SPHERE, SCATTERED_SPHERE
 from .summaries import summarised, table_of
 
 EXPERIMENTS = {
     experiment.name: experiment
-    for experiment in (POISSON_SQUARE, POISSON_ABLATION, DEFAULT_ABLATION, POISSON_SPHERE, SCATTERED_SPHERE)
+    for experiment in (POISSON_SQUARE, POISSON_ABLATION, DEFAULT_ABLATION, POISSON_SPHERE, SCATTERED_SPHERE, PUSHING)
 }
-FIGURES = poisson_figures.FIGURES | sphere_figures.FIGURES
+FIGURES = poisson_figures.FIGURES | sphere_figures.FIGURES | push_figures.FIGURES
 
 GENERATED = {"houses-train.npz": (160, 1), "houses-test.npz": (40, 2)}
 GENERATED_QUICK = {"houses-train.npz": (64, 1), "houses-test.npz": (16, 2)}
 GENERATED_SPHERE = {"houses-train.npz": (200, 1), "houses-test.npz": (50, 2)}
-"""File -> number of houses and seed; as many as the authors' split has, and fewer in the quick form."""
+SIMULATED, SIMULATED_QUICK = {"pushes.npz": (250, 1)}, {"pushes.npz": (40, 1)}
+"""File -> number of houses and seed; as many as the authors' split has, and fewer in the quick form. Pushed objects are in one
+file, so that none of them is in both parts."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,12 @@ def houses_to_generate(out: Path, experiment: Experiment, quick: bool) -> dict[P
     for path in out.glob("*-*.json"):
         saved = read_json(path, "an evaluation saved by `graphelements reproduce`")
         on = str(saved.get("data")) if isinstance(saved, dict) else "something else"
-        require(Path(on).name in GENERATED, f"{out} has results on {on}; give --data with it, or choose another --out")
+        require(
+            Path(on).name in GENERATED | SIMULATED, f"{out} has results on {on}; give --data with it, or choose another --out"
+        )
     wanted = GENERATED_QUICK if quick else GENERATED if experiment.task == POISSON_SQUARE.task else GENERATED_SPHERE
+    if experiment.task == PUSHING.task:
+        wanted = SIMULATED_QUICK if quick else SIMULATED
     files = {out / name: made for name, made in wanted.items()}
     return {path: made for path, made in files.items() if not exists(path)}
 
@@ -110,17 +117,21 @@ def find_houses(data: Path | None, out: Path, experiment: Experiment) -> HouseFi
     An experiment that chooses settings is judged by a fifth of the training houses, and never sees the test houses.
     """
     task = get_task(experiment.task)
+    if data is None and task.name == PUSHING.task:
+        (name,) = SIMULATED
+        data = out / name
     if data is None:
         training, test = (out / name for name in GENERATED)
         return HouseFiles(training, "all", test, "all", "generated houses", task.describe(task.load(test)))
     houses = task.load(data)
-    held_out = [number for number in houses.numbers if task.held_out(number)]
-    example = next(number for number in range(1000) if task.held_out(number))
+    held_out = task.held_out(houses)
     require(
         0 < len(held_out) < len(houses),
-        f"{data} must have houses to train on and of the test split (numbers such as {example}); got {len(houses)} houses",
+        f"{data} must have houses to train on and of the test split; got {len(houses)} houses, {len(held_out)} of that split",
     )
-    if data.is_dir():
+    if task.name == PUSHING.task:
+        origin = "Omnipush" if data.is_dir() else "simulated pushes"
+    elif data.is_dir():
         theirs = len(houses) == 200 and len(held_out) == 40
         origin = "authors' houses" if theirs else "houses in the authors' format"
     else:

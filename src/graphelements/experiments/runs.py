@@ -45,8 +45,9 @@ def train(run: Run, folder: Path, fabric: Fabric | None = None, tensorboard: boo
     mistake is reported once and costs nothing.
     """
     task = get_task(run.task)
-    training, held_out = task.split(task.load(run.data, run.subset), run.validation, run.seed)
-    network = build_network(task.sft, run.config.network, run.seed)
+    sft = task.sft_of(run.config)
+    training, held_out = task.split(task.given(task.load(run.data, run.subset), sft), run.validation, run.seed)
+    network = build_network(sft, run.config.network, run.seed)
     network.fit_normalisation(task.all_of(training))
     validate = None if held_out is None else task.validator(held_out, run.config)
     moving = task.moving_meshes(training, run.config, run.seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,10 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
     for curve in experiment.curves:
         if curve.name in saved:
             _add(lines, curve, saved[curve.name])
+    for ending, told in experiment.also:
+        for curve in (curve for curve in experiment.curves if curve.name in saved):
+            _add(lines, replace(curve, label=f"{curve.label}, {told}"), saved[curve.name], ending)
+    lines = {label: line for label, line in lines.items() if line["errors"]}
     everything = [evaluation for evaluations in saved.values() for evaluation in evaluations]
     labels = dict(experiment.labels)
     reference: dict[str, dict[str, list]] = {name: {} for name in labels}
@@ -46,7 +50,7 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
     return {
         "experiment": experiment.name,
         "quick": quick,
-        "houses": {"origin": origin, "data": data, "scored": everything[0]["contents"]["houses"]},
+        "houses": {"origin": origin, "data": data, "scored": everything[0]["contents"]["houses"], "called": experiment.items},
         "baseline": next((c.label for c in experiment.curves if c.name == experiment.baseline and c.name in saved), None),
         "lines": list(lines.values()),
         "references": {
@@ -58,8 +62,8 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
     }
 
 
-def _add(lines: dict[str, Summary], curve: Curve, evaluations: list[dict[str, Any]]) -> None:
-    """Put the evaluations of a curve into the line of its label."""
+def _add(lines: dict[str, Summary], curve: Curve, evaluations: list[dict[str, Any]], ending: str = "") -> None:
+    """Put the evaluations of a curve into the line of its label: of the learned methods with this ending."""
     trained = [evaluation["training"] for evaluation in evaluations]
     line = lines.setdefault(
         curve.label,
@@ -71,6 +75,7 @@ def _add(lines: dict[str, Summary], curve: Curve, evaluations: list[dict[str, An
             "steps": trained[0]["training"]["steps"],
             "trained_on": [*trained[0]["batches"]["resolutions"], *trained[0]["batches"].get("large_resolutions", [])],
             **{name: value for name, value in trained[0]["batches"].items() if name == AUGMENTATION},
+            "also": ending != "",
             "cells": [],
             "errors": {},
         },
@@ -80,8 +85,9 @@ def _add(lines: dict[str, Summary], curve: Curve, evaluations: list[dict[str, An
         line["cells"].append(cell)
     scores: dict[str, list] = {}
     for score in (score for evaluation in evaluations for score in evaluation["results"]):
-        if learned(score) is not None:
-            scores.setdefault(str(learned(score)), []).append(score)
+        key = learned(score | {"method": score["method"].removesuffix(ending)}) if score["method"].endswith(ending) else None
+        if key is not None:
+            scores.setdefault(str(key), []).append(score)
     line["errors"] |= {key: _over_seeds(of_seeds, of_seeds) for key, of_seeds in scores.items()}
 
 
@@ -114,7 +120,7 @@ def title_of(summary: Summary) -> str:
     """What the numbers are, in a line."""
     houses = summary["houses"]
     start = "Quick form, few steps: m" if summary["quick"] else "M"
-    return f"{start}ean squared error on {houses['scored']} unseen houses ({houses['origin']})"
+    return f"{start}ean squared error on {houses['scored']} unseen {houses['called']} ({houses['origin']})"
 
 
 def table_of(summary: Summary) -> str:
@@ -162,19 +168,23 @@ def table_of(summary: Summary) -> str:
             *([_told(line.get(AUGMENTATION))] if augmented else []),
         ]
         for line in lines
+        if not line["also"]
     ]
     heads = ["curve", "preset", "settings", "weights", "steps", "seconds of training", "threads"]
     ratio = f", in brackets the ratio to {baseline!r}" if baseline else ""
     parts = [
         f"# {summary['experiment']}",
         f"{title_of(summary)}, from `{summary['houses']['data']}`; ± is the standard deviation over seeds{ratio}.",
-        _markdown(["curve", "seeds", *named], rows),
-        _markdown(heads + ["augmentation"] * augmented, trained),
+        markdown(["curve", "seeds", *named], rows),
+        markdown(heads + ["augmentation"] * augmented, trained),
     ]
     if summary["optimised"]:
         parts.insert(3, OPTIMISED_NOTE)
     if summary["comparisons"]:
-        parts += ["Paired differences of the errors, in brackets the 95 % bootstrap interval over houses:", _differences(summary)]
+        parts += [
+            "Paired differences of the errors, in brackets the 95 % bootstrap interval over " + f"{summary['houses']['called']}:",
+            _differences(summary),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -188,8 +198,8 @@ def _differences(summary: Summary) -> str:
         found[mesh, f"{row['ours']} - {row['theirs']}"] = "{} ({} to {})".format(*values)
     meshes, pairs = (list(dict.fromkeys(key[axis] for key in found)) for axis in (0, 1))
     if len(pairs) > len(meshes):
-        return _markdown(["pair", *meshes], [[pair, *(found.get((mesh, pair), "") for mesh in meshes)] for pair in pairs])
-    return _markdown(["nodes", *pairs], [[mesh, *(found.get((mesh, pair), "") for pair in pairs)] for mesh in meshes])
+        return markdown(["pair", *meshes], [[pair, *(found.get((mesh, pair), "") for mesh in meshes)] for pair in pairs])
+    return markdown(["nodes", *pairs], [[mesh, *(found.get((mesh, pair), "") for pair in pairs)] for mesh in meshes])
 
 
 def _digits(value: float) -> int:
@@ -207,5 +217,6 @@ def _told(value: Any) -> str:
     return "none" if not value else "on" if value is True else ", ".join(value) if isinstance(value, list) else str(value)
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table."""
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))

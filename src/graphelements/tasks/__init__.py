@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 TASKS = {
     "poisson-square": "Heat in square houses: heaters and border temperature -> temperature anywhere (paper section 4.1)",
     "poisson-sphere": "The Poisson problem on a sphere: the Laplacian at scattered points -> the solution anywhere (paper A.3)",
+    "pushing": "Objects pushed by a robot: a picture from above and the push -> how the object moves (paper section 4.2)",
     "scattered-sphere": "Stations on a sphere, dense on land and sparse at sea: a field measured there -> the field anywhere",
 }
 """Name and summary of every task; each is the `TASK` of the module of its name."""

@@ -84,7 +84,8 @@ class PoissonSquare(Task[Houses]):
     presets: Mapping[str, RunConfig] = PRESETS
     symmetries = SYMMETRIES
 
-    def generate(self, path: Path, num: int, seed: int) -> Iterator[int]:
+    def generate(self, path: Path, num: int, seed: int, source: Path | None = None) -> Iterator[int]:
+        self.refuse(source)
         distribution = HouseDistribution()
         houses = draw_houses(num, np.random.default_rng(seed), distribution)
         done = []
@@ -101,13 +102,14 @@ class PoissonSquare(Task[Houses]):
         if subset == "all":
             return houses
         if subset in ("train", "test"):
-            chosen = [n for n in houses.numbers if self.held_out(n) == (subset == "test")]
+            held_out = self.held_out(houses)
+            chosen = [n for n in houses.numbers if (n in held_out) == (subset == "test")]
             require(len(chosen) > 0, f"{path} has no house of the {subset} split; use --houses all or numbers")
             return houses.selected(chosen)
         return houses.selected(parse_numbers(subset))
 
-    def held_out(self, number: int) -> bool:
-        return number in HELD_OUT
+    def held_out(self, data: Houses) -> list[int]:
+        return [number for number in data.numbers if number in HELD_OUT]
 
     def describe(self, data: Houses) -> dict[str, Any]:
         temperatures = np.concatenate([np.ravel(house.temperatures) for house in data.houses if house.temperatures is not None])

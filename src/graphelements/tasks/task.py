@@ -34,7 +34,8 @@ class BatchConfig:
     `random_meshes` of them are scattered, jittered or graded meshes of as many nodes. In a share `large_share` of the steps
     the meshes have `large_resolutions`, and fewer items. Nested meshes have coarser ones behind them by one of the
     `nesting_ratios`; ratios below 2 make deeper nests, from which a network learns to be at home in yet deeper ones.
-    `symmetries` of the problem are used as augmentation where the task has them. With `moving_starts`, every item (house) has so
+    `symmetries` of the problem are used as augmentation where the task has them. `inputs` are the functions that the network is
+    given, those that the task usually gives if none are named. With `moving_starts`, every item (house) has so
     many meshes of every resolution for itself, whose nodes learn at a rate of `moving_rate` (paper A.4), and no others.
     """
 
@@ -48,6 +49,7 @@ class BatchConfig:
     large_share: float = 0.0
     nesting_ratios: tuple[float, ...] = (2.0,)
     symmetries: tuple[Symmetry, ...] = ()
+    inputs: tuple[str, ...] = ()
     moving_starts: int = 0
     moving_rate: float = 3e-4
 
@@ -100,25 +102,28 @@ class Score:
 class Task(ABC, Generic[Data]):
     """A named SFT with data to load or generate, presets, meshes and scores. Abstract; tasks are final.
 
-    `symmetries`: those that its training batches can be augmented by.
+    `symmetries`: those that its training batches can be augmented by; `resolutions`: those that networks are scored at if none
+    are named.
     """
 
     name: str
     sft: SFT
     presets: Mapping[str, RunConfig]
     symmetries: tuple[Symmetry, ...]
+    resolutions: tuple[int, ...] = (2, 3, 4, 5, 6, 7)
 
     @abstractmethod
-    def generate(self, path: Path, num: int, seed: int) -> Iterator[int]:
-        """Make a data file of `num` items; yields how many are done."""
+    def generate(self, path: Path, num: int, seed: int, source: Path | None = None) -> Iterator[int]:
+        """Make a data file of `num` items (houses), or where the task can do that, of those that `source` names; yields how many
+        are done."""
 
     @abstractmethod
     def load(self, path: Path, subset: str = "all") -> Data:
         """The data at a path; `subset` is "all", "train", "test" or numbers such as 0-9,12."""
 
     @abstractmethod
-    def held_out(self, number: int) -> bool:
-        """Whether an item (house) of this number is of the test split."""
+    def held_out(self, data: Data) -> list[int]:
+        """The numbers of the items (houses) that are of the test split."""
 
     @abstractmethod
     def describe(self, data: Data) -> dict[str, Any]:
@@ -138,6 +143,19 @@ class Task(ABC, Generic[Data]):
         ours = ", ".join(self.symmetries) or "none"
         require(not unknown, f"batches.symmetries of {self.name} are {ours}; got {', '.join(sorted(unknown))} besides")
         return config
+
+    def sft_of(self, config: RunConfig) -> SFT:
+        """What a network of this config learns: the task, with the inputs that it is given."""
+        require(not config.batches.inputs, f"networks for {self.name} are given all inputs; leave out batches.inputs")
+        return self.sft
+
+    def given(self, data: Data, sft: SFT) -> Data:
+        """The data with what a network of this SFT is given."""
+        return data
+
+    def refuse(self, source: Path | None) -> None:
+        """Say that the task makes its items itself."""
+        require(source is None, f"{self.name} draws its houses at random; leave out --source")
 
     def moving_meshes(self, data: Data, config: RunConfig, seed: int) -> MovingMeshes | None:
         """The meshes of all items if a config asks for some that learn."""
