@@ -74,9 +74,9 @@ class NetworkConfig:
             f"num_heard must be 0 or more, with hidden layers in encoders; got {self.num_heard} and {self.encoder_hidden}",
         )
         require(
-            not self.gated or (self.encoder_sees == self.decoder_sees == "offset" and len(self.encoder_hidden) == 1),
-            "gated networks have encoders of one hidden layer, and encoders and decoders that see offsets; "
-            f"got {self.encoder_hidden}, {self.encoder_sees} and {self.decoder_sees}",
+            not self.gated or (self.encoder_sees == "offset" and len(self.encoder_hidden) == 1),
+            "gated networks have encoders of one hidden layer that see offsets; "
+            f"got {self.encoder_hidden} and {self.encoder_sees}",
         )
         require(
             self.decoder_layers == 0 or (self.decoder_layers > 0 and len(self.decoder_hidden) == 1),

@@ -96,6 +96,19 @@ def test_a_push_that_is_none_ends_in_one_line(folder: Path, tmp_path: Path, argu
     assert not out.exists()
 
 
+def test_options_of_other_tasks_are_refused(folder: Path, tmp_path: Path) -> None:
+    model, out = folder / "run" / "model.safetensors", tmp_path / "motion.json"
+    outcome = call("predict", model, "--object", "1a2a3a4a", "--push", "0.08,0,180", "--house", "h.json", "--out", out)
+    assert outcome.code == 2
+    assert "--house is not for pushing" in outcome.err
+    outcome = call("predict", "poisson-square", "--house", "h.json", "--object", "1a2a3a4a", "--out", tmp_path / "f.csv")
+    assert outcome.code == 2
+    assert "--object is not for poisson-square" in outcome.err
+    outcome = call("reproduce", "pushing-logs", "--only", "default", "--quick")
+    assert outcome.code == 2
+    assert "leave out --only, --quick" in outcome.err
+
+
 def test_other_tasks_take_no_objects(tmp_path: Path, folder: Path) -> None:
     outcome = call("data", "generate", "poisson-sphere", "--out", tmp_path / "p.npz", "--source", folder / "split.json")
     assert outcome.code == 2
@@ -117,7 +130,10 @@ def test_the_experiment_fills_its_folder(folder: Path, tmp_path: Path) -> None:
     from graphelements.experiments import experiment
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("graphelements.experiments.reproduce.QUICK", (*experiment.QUICK, "training.steps=2", "batches.items=3"))
+        patch.setattr(
+            "graphelements.experiments.reproduce.QUICK",
+            (*experiment.QUICK, "training.steps=2", "batches.items=3", "training.compile=off"),
+        )
         given = ["--quick", "--data", folder / "p.npz", "--out", tmp_path, "--only", "default,np", "--quiet"]
         outcome = call("reproduce", "pushing", *given)
         assert outcome.code == 0, outcome.err
@@ -129,11 +145,32 @@ def test_the_experiment_fills_its_folder(folder: Path, tmp_path: Path) -> None:
     assert {"errors.png", "view.png", "pushes.png"} <= names
 
 
+def test_the_experiment_runs_on_the_files_of_omnipush(folder: Path, tmp_path: Path) -> None:
+    """Measured motions only: no line against exact ones, no noise."""
+    real = tmp_path / "omnipush"
+    real.mkdir()
+    with np.load(folder / "p.npz") as archive:
+        for number, key in enumerate(archive["keys"].tolist()):
+            rows = archive["objects"] == number
+            np.save(real / f"{key}_X_3_not_norm_0.npy", archive["pushes"][rows])
+            np.save(real / f"{key}_y_3_not_norm_0.npy", archive["motions"][rows])
+    (real / "split.json").write_text((folder / "split.json").read_text())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "graphelements.experiments.reproduce.QUICK", ("training.steps=2", "batches.items=3", "training.compile=off")
+        )
+        outcome = call("reproduce", "pushing", "--quick", "--data", real, "--out", tmp_path / "out", "--only", "np", "--quiet")
+    assert outcome.code == 0, outcome.err
+    table = (tmp_path / "out" / "table.md").read_text()
+    assert "unseen objects (Omnipush)" in table
+    assert "noise" not in table
+
+
 @needs_pushing_logs
 def test_the_simulator_is_checked_by_a_command(tmp_path: Path) -> None:
     outcome = call("reproduce", "pushing-logs", "--data", PUSHING_LOGS, "--out", tmp_path, "--quiet")
     assert outcome.code == 0, outcome.err
-    assert "mean over logs | 250 | 1.44 mm, 1.45°" in outcome.out
+    assert "mean over logs | 250 | 1.44 mm, 1.47° (0.0257 rad)" in outcome.out
     assert {path.name for path in tmp_path.iterdir()} == {"summary.json", "table.md", "errors.png"}
 
 

@@ -16,12 +16,12 @@ from graphelements.experiments.push_validation import METHODS, draw, table_of, v
 
 @needs_pushing_logs
 def test_real_pushes_end_where_the_simulator_says() -> None:
-    """Mean over five supports: 1.44 mm and 1.45 degrees, where no motion is off by 7.8 mm and 5.8 degrees."""
+    """Mean over five supports: 1.44 mm and 1.47 degrees, where no motion is off by 7.8 mm and 5.8 degrees."""
     summary, logs, answers = validated(PUSHING_LOGS)
     errors = {m: np.mean([[row["mm"], row["degrees"]] for row in summary["rows"] if row["method"] == m], 0) for m in METHODS}
     assert len(logs) == 5
     assert sum(len(log.motions) for log in logs) == 250
-    assert errors["simulator"] == pytest.approx([1.44, 1.45], abs=0.02)
+    assert errors["simulator"] == pytest.approx([1.44, 1.47], abs=0.02)
     assert errors["simulator"][0] < 0.8 * errors["ellipsoid"][0]
     assert errors["still"] == pytest.approx([7.82, 5.77], abs=0.02)
     assert "1.44 mm" in table_of(summary)
@@ -51,5 +51,25 @@ def test_what_is_no_log_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"bad\.json\.gz"):
         read_logs(tmp_path)
     (tmp_path / "bad.json.gz").write_bytes(b"no gzip")
+    with pytest.raises(InputError, match=r"bad\.json\.gz"):
+        read_logs(tmp_path)
+
+
+@needs_pushing_logs
+def test_the_load_is_centred_as_the_mass_is() -> None:
+    for log in read_logs(PUSHING_LOGS):
+        assert np.abs(log.support.centre).max() < 2e-4, log.name
+
+
+@needs_pushing_logs
+@pytest.mark.parametrize("damage", [{"pushes": []}, {"pushes": [{}]}, {"object": 3}])
+def test_a_damaged_log_is_refused_in_one_line(tmp_path: Path, damage: dict) -> None:
+    import json
+
+    first = sorted(PUSHING_LOGS.glob("*.json.gz"))[0]
+    with gzip.open(first, "rt") as file:
+        log = json.load(file) | damage
+    with gzip.open(tmp_path / "bad.json.gz", "wt") as file:
+        json.dump(log, file)
     with pytest.raises(InputError, match=r"bad\.json\.gz"):
         read_logs(tmp_path)

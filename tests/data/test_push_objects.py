@@ -54,3 +54,8 @@ def test_random_keys_are_of_different_objects_some_with_weights() -> None:
     assert len({PushObject(key).name for key in keys}) == 250
     letters = "".join(key[1::2] for key in keys)
     assert 0.15 < 1 - letters.count("a") / len(letters) < 0.45
+
+
+def test_more_objects_than_there_are_cannot_be_drawn() -> None:
+    with pytest.raises(InputError, match="there are 5226 different objects; got 5227"):
+        random_keys(5227, np.random.default_rng(0))

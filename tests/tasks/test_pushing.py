@@ -12,12 +12,11 @@ import torch
 from graphelements import build_network, get_task
 from graphelements.checkpoints import Checkpoint
 from graphelements.configs import with_settings
-from graphelements.data.push_files import joined, simulate
+from graphelements.data.push_files import TIP, joined, simulate
 from graphelements.data.push_objects import PushObject
-from graphelements.data.pushes import MOTION_SCALE, PUSHING, TRAVEL, Pushes, picture_of
-from graphelements.data.quasi_static import PatchFriction, Tip, pushed
+from graphelements.data.pushes import MOTION_SCALE, PUSHING, Pushes, asked_for, picture_of, push_batch, sft_given
+from graphelements.data.quasi_static import EllipsoidFriction, pushed
 from graphelements.errors import InputError
-from graphelements.functions import SFT
 from graphelements.samples import SFTBatch
 from graphelements.tasks.push_motions import parse_push, predict_motion, read_mask
 from graphelements.tasks.push_symmetries import transformed
@@ -39,13 +38,19 @@ def given_by(config) -> list[str]:
 
 def test_presets_are_given_what_they_are_named_for() -> None:
     assert get_task("pushing") is TASK
-    assert given_by(PRESETS["default"]) == given_by(PRESETS["np-tuned"]) == given_by(PRESETS["paper"]) == ["pixels", "push"]
-    assert given_by(PRESETS["no-picture"]) == ["push"]
-    assert given_by(PRESETS["examples"]) == ["push", "examples"]
-    with pytest.raises(InputError, match="pixels, push, examples"):
+    assert given_by(PRESETS["paper"]) == given_by(PRESETS["np"]) == ["pixels", "push"]
+    for preset, name in {"default": "pixels", "np-tuned": "pixels", "no-picture": "blank", "examples": "examples"}.items():
+        sft = TASK.sft_of(PRESETS[preset])
+        assert [f.name for f in sft.inputs] == [name]
+        assert (sft.outputs[0].conditions, sft.outputs[0].integrated) == (5, False)
+    assert TASK.sft_of(PRESETS["summed"]).outputs[0].integrated
+    assert PRESETS["no-picture"].network == PRESETS["default"].network
+    with pytest.raises(InputError, match="pixels, blank, push, examples"):
         TASK.sft_of(with_settings(PRESETS["default"], ["batches.inputs=sound"]))
     with pytest.raises(InputError, match=r"leave out batches\.inputs"):
         get_task("poisson-square").sft_of(with_settings(get_task("poisson-square").presets["paper"], ["batches.inputs=border"]))
+    with pytest.raises(InputError, match=r"leave out batches\.integrated"):
+        get_task("poisson-square").sft_of(with_settings(get_task("poisson-square").presets["paper"], ["batches.integrated=true"]))
 
 
 def test_the_paper_sums_the_states_of_all_nodes_of_a_grid_and_sees_no_positions() -> None:
@@ -56,7 +61,7 @@ def test_the_paper_sums_the_states_of_all_nodes_of_a_grid_and_sees_no_positions(
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_learns_from_its_batches(pushes: Pushes, preset: str) -> None:
-    config = with_settings(PRESETS[preset], ["training.steps=2", "batches.items=4", "batches.scenarios=2"])
+    config = with_settings(PRESETS[preset], ["training.steps=2", "training.compile=off", "batches.items=4"])
     sft = TASK.sft_of(config)
     data = TASK.given(pushes, sft)
     network = build_network(sft, config.network)
@@ -65,12 +70,14 @@ def test_every_preset_learns_from_its_batches(pushes: Pushes, preset: str) -> No
     reports = list(fit(network, TASK.batch_of(data, config, 0), config.training))
     assert all(np.isfinite(report.loss) for report in reports)
     changed = [name for name, tensor in network.named_parameters() if name in before and not tensor.equal(before[name])]
-    assert len(changed) == len(before)
+    assert set(before) - set(changed) <= {
+        "encoders.blank.gate.weight"
+    }  # sees the classes alone, of which an empty picture has one
     assert set(TASK.validator(data, config)(network)) == {str(k) for k in config.batches.resolutions}
 
 
 def test_scores_are_against_exact_and_measured_motions_and_beside_no_motion_and_the_noise(pushes: Pushes) -> None:
-    config = PRESETS["default"]
+    config = PRESETS["mixed"]
     network = build_network(TASK.sft_of(config), config.network)
     scores = {(s.method, s.resolution): s for s in TASK.evaluate(Checkpoint(network, config.mesh), pushes, (1, 3))}
     assert list(scores) == [("gen", 1), ("gen", 3), ("gen-measured", 1), ("gen-measured", 3), ("still", 0), ("noise", 0)]
@@ -93,12 +100,13 @@ def test_the_split_is_that_of_the_data(pushes: Pushes, tmp_path: Path) -> None:
 
 
 class TestSymmetries:
-    @pytest.mark.parametrize("symmetry", ["square", "rotation"])
+    @pytest.mark.parametrize("symmetry", ["square"])
     def test_turn_and_mirror_pushes_pictures_and_motions_alike(self, pushes: Pushes, symmetry: str) -> None:
         """Distances and angles between all vectors of an item stay; the sign of turns goes with the mirror."""
-        batch = pushes.giving(["pixels", "push", "examples"]).batch(torch.arange(0, 120, 5))
+        sft = sft_given(["pixels", "push", "examples"])
+        batch = pushes.giving(sft).batch(torch.arange(0, 120, 5))
         other = transformed(batch, (symmetry,), np.random.default_rng(0))  # type: ignore[arg-type]
-        PUSHING.validate(other)
+        sft.validate(other)
 
         def vectors(of: SFTBatch, item: int) -> torch.Tensor:
             push, motion = of.inputs["push"].values[item], of.targets["motion"][item]
@@ -116,14 +124,39 @@ class TestSymmetries:
         assert 0 < mirrored < batch.num_items
         assert other.inputs["pixels"].values.equal(batch.inputs["pixels"].values)
 
+    def test_turn_what_queries_tell_as_they_turn_pushes(self, pushes: Pushes) -> None:
+        """A query of the turned batch is that for the turned push."""
+        chosen = torch.arange(0, 120, 5)
+        told, asked = (
+            transformed(pushes.giving(sft).batch(chosen), ("square",), np.random.default_rng(0))
+            for sft in (sft_given(["pixels", "push"]), sft_given(["pixels"]))
+        )
+        expected, found = (
+            asked_for(told.inputs["push"].values, told.inputs["push"].items, sft_given(["pixels"])),
+            asked.queries["motion"],
+        )
+        assert found.points is not None
+        assert found.conditions is not None
+        torch.testing.assert_close(found.points, expected.points, atol=1e-6, rtol=0)
+        torch.testing.assert_close(found.conditions, expected.conditions, atol=1e-5, rtol=0)
+        assert asked.targets["motion"].allclose(told.targets["motion"])
+
     def test_hold_for_the_simulator(self) -> None:
-        """A push and its object, a quarter turned and mirrored: the simulated motion is that of the augmented batch."""
-        made, mirrored = PushObject("1a2b3c4a"), PushObject("1a4a3c2b")
-        push = np.array([[0.085, 0.012, np.pi - 0.1]])
-        tip = Tip(0.00475, TRAVEL, 0.3)
-        first = pushed(PatchFriction(made.support()), made.outline, tip, push[:, :2], push[:, 2])
-        second = pushed(PatchFriction(mirrored.support()), mirrored.outline, tip, push[:, :2] * [1, -1], -push[:, 2])
-        assert second * [1, -1, -1] == pytest.approx(first, abs=1e-4)
+        """A mirrored object, pushed as the augmented batch says, moves as the augmented batch says."""
+        key, mirrored = "1a2b3c4a", "1a4a3c2b"
+        made = joined([key], [False], [simulate(key, (0,), 40, ellipsoid=True)])
+        batch = replace(made, without_noise=True).batch(torch.arange(40))
+        other = transformed(batch, ("square",), np.random.default_rng(1))
+        told = other.inputs["push"].values.double().numpy()
+        friction = EllipsoidFriction(PushObject(mirrored).support())
+        again = (
+            pushed(friction, PushObject(mirrored).outline, TIP, told[:, :2], np.arctan2(told[:, 3], told[:, 2])) / MOTION_SCALE
+        )
+        expected = other.targets["motion"].numpy()
+        only_mirrored = np.abs(told[:, :2] - batch.inputs["push"].values.numpy()[:, :2] * [1, -1]).max(1) < 1e-6
+        assert only_mirrored.sum() >= 2
+        assert again[only_mirrored] == pytest.approx(expected[only_mirrored], abs=0.02)
+        assert np.abs(again - expected)[~only_mirrored].max() > 0.1  # of others the object is turned as well
 
 
 class TestOnePush:
@@ -133,16 +166,14 @@ class TestOnePush:
         network.fit_normalisation(TASK.all_of(TASK.given(pushes, network.sft)))
         mesh = TASK.mesh(config.mesh, 2)
         motion = predict_motion(network, picture_of(KEYS[0]), pushes.pushes[:5], mesh)
-        batch = TASK.given(pushes, network.sft).batch(torch.arange(5), seed=0)
+        batch = push_batch(network.sft, picture_of(KEYS[0]), pushes.pushes[:5])
+        assert motion == pytest.approx(network.predict(batch, mesh)["motion"].numpy() * MOTION_SCALE, rel=1e-5)
         assert motion.shape == (5, 3)
-        direct = network.predict(batch, mesh)["motion"].numpy() * MOTION_SCALE
-        assert np.abs(motion - direct).max() < 0.05  # other pixels of the same picture
-        examples = replace(PUSHING, inputs=tuple(f for f in PUSHING.inputs if f.name != "pixels"))
-        assert isinstance(examples, SFT)
+        examples = sft_given(["examples"])
         with pytest.raises(InputError, match="not from a picture"):
             predict_motion(build_network(examples, config.network), picture_of(KEYS[0]), pushes.pushes[:1], mesh)
 
-    @pytest.mark.parametrize("text", ["", "1,2", "a,b,c", "0.5,0,0", "0,0,1000", "nan,0,0"])
+    @pytest.mark.parametrize("text", ["", "1,2", "a,b,c", "0.5,0,0", "0,0,1000", "nan,0,0", "0,nan,0"])
     def test_that_is_none_is_refused(self, text: str) -> None:
         with pytest.raises(InputError, match=r"x,y,degrees|within 0\.12 m"):
             parse_push(text)

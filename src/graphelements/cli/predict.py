@@ -26,7 +26,8 @@ def predict(
         str | None, typer.Option(help="For pushing: x,y,degrees of the tip's start and way, in m, the object in the middle.")
     ] = None,
     resolution: Annotated[
-        int | None, typer.Option(min=1, help="Nodes along each side, latitudes or pieces of edges [7; 4 of an icosahedron; 2].")
+        int | None,
+        typer.Option(min=1, help="Nodes along each side, latitudes or pieces of edges [7; 4 of an icosahedron or for pushing]."),
     ] = None,
     mesh: Annotated[Path | None, typer.Option(help="Predict on the mesh in this file, as adapt writes it.")] = None,
     grid: Annotated[
@@ -65,8 +66,11 @@ def predict(
     require(mesh is None or kind == "gen", f"{checkpoint} runs on no mesh: it is of the kind {kind}; leave out --mesh")
     pushing = task.name == "pushing"
     choose(f"the ending of --out for {task.name}", out.suffix, (".json", ".png") if pushing else (".csv", ".npz", ".png"))
-    usual = 4 if loaded.mesh.layout == "icosahedron" else 2 if pushing else 7
+    usual = 4 if loaded.mesh.layout == "icosahedron" or pushing else 7
     used = task.mesh(loaded.mesh, (resolution or usual) if kind == "gen" else 1) if mesh is None else load_mesh(mesh)
+    others = {"--house": house, "--samples": samples} if pushing else {"--object": key, "--mask": mask, "--push": push}
+    refused = [name for name, value in others.items() if value is not None]
+    require(not refused, f"{' and '.join(refused)} is not for {task.name}; leave it out")
     if pushing:
         from ..data.pushes import picture_of
         from ..tasks.push_motions import parse_push, predict_motion, read_mask, write_motion

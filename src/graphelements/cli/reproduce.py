@@ -52,6 +52,11 @@ def reproduce(
         _optimise_meshes(model or ["poisson-square"], data, out, quick, quiet, refused)
         return
     if experiment == PUSHING_LOGS:
+        from ..errors import require
+
+        given = {"--only": only, "--seeds": seeds, "--model": model, "--quick": quick or None}
+        refused = [name for name, value in given.items() if value is not None]
+        require(not refused, f"{PUSHING_LOGS} trains nothing; leave out {', '.join(refused)}")
         _check_simulator(data, out or Path("results") / PUSHING_LOGS, quiet)
         return
     from ..errors import choose, require

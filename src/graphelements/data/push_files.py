@@ -54,7 +54,7 @@ def random_pushes(made: PushObject, num: int, rng: np.random.Generator) -> Float
 
 
 def simulate(key: str, seed: tuple[int, ...], num: int = PUSHES, ellipsoid: bool = False) -> Simulated:
-    """So many random pushes of an object, what they do, and what is measured of it."""
+    """So many random pushes of an object, what they do, and what is measured of it; with `ellipsoid` faster and less exact."""
     made, rng = PushObject(key), np.random.default_rng(seed)
     drawn = random_pushes(made, num, rng)
     friction = EllipsoidFriction(made.support()) if ellipsoid else PatchFriction(made.support())
@@ -62,11 +62,11 @@ def simulate(key: str, seed: tuple[int, ...], num: int = PUSHES, ellipsoid: bool
     return drawn, exact, exact + rng.normal(size=exact.shape) * NOISE
 
 
-def simulated(keys: list[str], seed: int, ellipsoid: bool = False) -> Iterator[Simulated]:
+def simulated(keys: list[str], seed: int) -> Iterator[Simulated]:
     """The pushes of object after object, simulated on all cores."""
-    workers = min(len(os.sched_getaffinity(0)), len(keys))
+    workers = min(os.cpu_count() or 1, len(keys))
     with _one_thread_each(), ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        jobs = [pool.submit(simulate, key, (seed, number), PUSHES, ellipsoid) for number, key in enumerate(keys)]
+        jobs = [pool.submit(simulate, key, (seed, number), PUSHES) for number, key in enumerate(keys)]
         try:
             for job in jobs:
                 yield job.result()
@@ -116,7 +116,9 @@ def read_omnipush(folder: Path) -> Pushes:
             made, other = PushObject(path.name[:8]), path.with_name(path.name.replace(X_FILE, Y_FILE))
             require(made.name in is_test, f"{SPLIT} does not have the object {made.key}")
             require(other.exists(), f"{other.name} is missing beside it")
-            found = [real_numbers(file.name, np.load(file, allow_pickle=False)) for file in (path, other)]
+            loaded = [np.load(file, allow_pickle=False) for file in (path, other)]
+            require(all(isinstance(array, np.ndarray) for array in loaded), "a file of pushes is one array; got an archive")
+            found = [real_numbers(file.name, array) for file, array in zip((path, other), loaded, strict=True)]
             shapes = [array.shape for array in found]
             require(shapes[0] == shapes[1] and shapes[0][1:] == (3,), f"pushes and motions are n x 3 arrays; got {shapes}")
             kept = np.abs(found[1][:, 2]) <= MOST_TURN

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from ..errors import require
 from .archives import named
-from .quasi_static import Outline, Support, Tip
+from .quasi_static import Outline, Support, Tip, spread
 
 FINGER = Tip(radius=0.0005, travel=0.0175, grip=0.42, num_steps=100)
 """A point that slides at 0.42: the mean lean of the measured forces in all pushes that slide. It is commanded to go 17.5 mm."""
@@ -55,8 +55,11 @@ def read_log(path: Path) -> PushLog:
             ahead = np.array([push["push_dir_world"] for push in log["pushes"]], dtype=float)
             motions = np.array([push["com_twist_obj"] for push in log["pushes"]], dtype=float)
             support = _support(log["support"], centre, outline)
+            shapes = [array.shape[1:] for array in (before, tips, ahead, motions)]
         except (TypeError, IndexError) as error:
             raise ValueError(str(error)) from None
+        fits = shapes == [(3,), (2,), (2,), (3,)] and all(np.isfinite(a).all() for a in (before, tips, ahead, motions))
+        require(fits and len(motions) > 1, "a log has two pushes or more, all their numbers finite; got others")
         cos, sin = np.cos(before[:, 2]), np.sin(before[:, 2])
         (x, y), (u, v) = (tips - before[:, :2]).T, ahead.T
         starts = np.stack([cos * x + sin * y, cos * y - sin * x], -1) - centre
@@ -71,7 +74,5 @@ def _support(told: dict, centre: np.ndarray, outline: np.ndarray) -> Support:
         places = np.array(told["points_mm"], dtype=float) - centre
         shares = np.array(told["weight_fraction"], dtype=float)
         return Support(1e-3 * places, shares / shares.sum(), np.full(len(places), FOOT))
-    low, size = outline.min(0), float(np.ptp(outline, axis=0).max()) / GRID
-    cells = low + size * (np.stack(np.meshgrid(*[np.arange(GRID)] * 2), -1).reshape(-1, 2) + 0.5)
-    inside = cells[Outline(outline).contains(cells - 1e-6)]
-    return Support(1e-3 * inside, np.full(len(inside), 1 / len(inside)), np.full(len(inside), 1e-3 * size))
+    outline = 1e-3 * outline
+    return spread(Outline(outline).contains, float(np.abs(outline).max()), float(np.ptp(outline, axis=0).max()) / GRID)

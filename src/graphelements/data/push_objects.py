@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from ..errors import require
-from .quasi_static import Outline, Support
+from .quasi_static import FINE, Outline, Support, spread
 
 BASE = 0.035  # m, half the width of the square base and of a side. Assumed
 REACH = 0.06  # m, from the middle to the end of a side. Objects are 0.115 to 0.135 m across (camera calibration of Omnipush)
@@ -27,7 +28,6 @@ WEIGHT_RADIUS = 0.0125  # m. Assumed
 MOUNT, SECOND_MOUNT = 0.035, 0.0475  # m from the middle; a capital letter is the second. Assumed
 DENSITY = 20.0  # kg of an object without weights on a square metre of its footprint, about 0.2 kg in all. Assumed
 PATCH = 0.006  # m, the side of the patches that bear the load
-FINE = 8  # points along a patch that say how much of it is part of the object
 ARC = 16  # pieces of an arc
 
 VIEW = 0.07  # m, half the side of the picture from above
@@ -78,27 +78,26 @@ class PushObject:
 
     def support(self, patch: float = PATCH) -> Support:
         """Its own load spread evenly over its footprint, that of every weight over the disc below it."""
-        num = round(2 * (REACH + patch) / patch)
-        fine = (np.arange(num * FINE) + 0.5) / FINE - num / 2
-        points = patch * np.stack(np.meshgrid(fine, fine), -1).reshape(-1, 2)
-        loads = DENSITY * (patch / FINE) ** 2 * self.outline.contains(points)
-        for mass, place in self.weights:
-            below = ((points - place) ** 2).sum(1) < WEIGHT_RADIUS**2
-            loads = loads + mass * below / below.sum()
-        patches = np.stack([loads, *(loads * axis for axis in points.T)])
-        totals, *firsts = patches.reshape(3, num, FINE, num, FINE).sum((2, 4)).reshape(3, -1)
-        borne = totals > 0
-        places = np.stack(firsts, -1)[borne] / totals[borne, None]  # the middle of the load of a patch
-        return Support(places, totals[borne] / totals.sum(), np.full(int(borne.sum()), patch))
+
+        def loads(points: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, " n"]:
+            found = DENSITY * (patch / FINE) ** 2 * self.outline.contains(points)
+            for mass, place in self.weights:
+                below = ((points - place) ** 2).sum(1) < WEIGHT_RADIUS**2
+                found = found + mass * below / below.sum()
+            return found
+
+        return spread(loads, REACH, patch)
 
 
 def random_keys(num: int, rng: np.random.Generator) -> list[str]:
     """Keys of so many different objects."""
     sides = [shape + letter for shape in "1234" for letter in "abcABC" if _is_side(shape + letter)]
     plain = [side for side in sides if side.endswith("a")]
+    most = len({PushObject("".join(key)).name for key in product(sides, repeat=4)}) if num > 1000 else num
+    require(num <= most, f"there are {most} different objects; got {num}, ask for fewer")
     names: dict[str, None] = {}
     while len(names) < num:
-        # weights on about a third of the sides, as in Omnipush
+        # weights on about a third of the sides
         key = "".join(rng.choice(sides if rng.random() < 0.5 else plain) for _ in range(4))
         names[PushObject(key).name] = None
     return list(names)

@@ -9,7 +9,9 @@ neither its mass nor the friction of the floor matters, only how its load is spr
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +22,7 @@ from ..errors import require
 
 MOST_ITERATIONS = 60
 TOLERANCE = 1e-12  # of the dissipation, what another step would still gain
+FINE = 8  # points along a patch that say how much of it bears a load
 TYPICAL = 0.05  # metres, the size of an object: where a search begins, no more
 
 Twists = Float[np.ndarray, "n 3"]
@@ -46,6 +49,19 @@ class Support:
     def centre(self) -> Float[np.ndarray, " 2"]:
         """The centre of the load, that of friction for translations."""
         return self.shares @ self.places
+
+
+def spread(loads: Callable[[np.ndarray], np.ndarray], reach: float, patch: float) -> Support:
+    """A load within `reach` of the origin along x and y in square patches; `loads` says it at points, `FINE` along a patch."""
+    num = 2 * math.ceil(reach / patch + 1)
+    fine = (np.arange(num * FINE) + 0.5) / FINE - num / 2
+    points = patch * np.stack(np.meshgrid(fine, fine), -1).reshape(-1, 2)
+    found = loads(points).astype(float)
+    moments = np.stack([found, *(found * axis for axis in points.T)])
+    totals, *firsts = moments.reshape(3, num, FINE, num, FINE).sum((2, 4)).reshape(3, -1)
+    borne = totals > 0
+    places = np.stack(firsts, -1)[borne] / totals[borne, None]  # the middle of the load of a patch
+    return Support(places, totals[borne] / totals.sum(), np.full(int(borne.sum()), patch))
 
 
 class Friction(ABC):
@@ -125,18 +141,10 @@ def least_dissipation(friction: Friction, start: Twists, directions: Float[np.nd
     for _ in range(MOST_ITERATIONS):
         dissipation, wrench, bent, above = friction.derivatives(tried)
         along = directions[rows]
-        down = np.einsum("nik,ni->nk", along, wrench)
-        small = 1e-13 * np.eye(along.shape[2])
-
-        def step(matrix: np.ndarray, along: np.ndarray = along, down: np.ndarray = down, small: np.ndarray = small) -> Twists:
-            inner = along.transpose(0, 2, 1) @ matrix @ along
-            inner = inner + small * np.trace(inner, axis1=1, axis2=2)[:, None, None]
-            return -np.einsum("nik,nk->ni", along, np.linalg.solve(inner, down[:, :, None])[:, :, 0])
-
         better = dissipation <= lowest[rows]
         accepted = rows[better]
         twists[accepted], lowest[accepted] = tried[better], dissipation[better]
-        newton, safe = step(bent), step(above)
+        newton, safe = (_step(matrix, along, wrench) for matrix in (bent, above))
         sure[accepted] = (tried + safe)[better]
         gain = -(newton * wrench).sum(-1)
         going = ~better | (gain > TOLERANCE * dissipation)
@@ -149,6 +157,14 @@ def least_dissipation(friction: Friction, start: Twists, directions: Float[np.nd
         if len(rows) == 0:
             break
     return twists
+
+
+def _step(matrix: np.ndarray, along: np.ndarray, wrench: Twists) -> Twists:
+    """To the minimum of a quadratic with this matrix and, here, this gradient, along some directions."""
+    down = np.einsum("nik,ni->nk", along, wrench)
+    inner = along.transpose(0, 2, 1) @ matrix @ along
+    inner = inner + 1e-13 * np.eye(along.shape[2]) * np.trace(inner, axis1=1, axis2=2)[:, None, None]
+    return -np.einsum("nik,nk->ni", along, np.linalg.solve(inner, down[:, :, None])[:, :, 0])
 
 
 def moved_at_contact(

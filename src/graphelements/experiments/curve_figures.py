@@ -21,6 +21,8 @@ STYLES = {
     "np": ("#009E73", "v"),
     "np-tuned": ("#56B4E9", "v"),
     "attention": ("#D55E00", "D"),
+    "mixed": ("#56B4E9", "s"),
+    "summed": ("#009E73", "s"),
     "no-picture": ("#000000", "x"),
     "examples": ("#E69F00", "P"),
     "only": ("#0072B2", "o"),

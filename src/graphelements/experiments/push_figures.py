@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 SHOWN = "1a2B3c4a"
 OBJECTS = ("2a2a2a2a", "1a1a3c3a", "4a2C4a2a", SHOWN)
-SHIPPED_NAME, SHIPPED_SIZE = "pushing", 3
+SHIPPED_NAME, SHIPPED_SIZE = "pushing", 4
+UNSEEN = ("1a1a2B2B", "1a1a4a3c", "1a3a3a2C", "2c4a4a4a")  # of the test objects of Omnipush
 
 
 def draw_errors(summary: Summary) -> Figure:
@@ -74,19 +75,17 @@ def draw_pushes(summary: Summary) -> Figure:
     axes = figure.subplots(2, len(OBJECTS))
     for column, key in enumerate(OBJECTS):
         made, picture = PushObject(key), picture_of(key)
-        push = random_pushes(made, 200, np.random.default_rng(column))
+        push = random_pushes(made, 40, np.random.default_rng(column))
         motions = pushed(PatchFriction(made.support()), made.outline, TIP, push[:, :2], push[:, 2])
-        for row, chosen in enumerate((np.abs(motions[:, 2]).argmin(), np.abs(motions[:, 2]).argmax())):
-            if row == 0:  # of those that move far, the one that turns least
-                far = np.flatnonzero(np.hypot(*motions[:, :2].T) > 0.015)
-                chosen = far[np.abs(motions[far, 2]).argmin()]
+        turns, far = np.abs(motions[:, 2]), np.flatnonzero(np.hypot(*motions[:, :2].T) > 0.015)
+        for row, chosen in enumerate((far[turns[far].argmin()], turns.argmax())):
             here = axes[row, column]
             draw_picture(here, picture)
             draw_push(here, push[chosen])
             draw_motion(here, picture, motions[chosen], TRUE, "after", False)
             x, y = 1e3 * made.support().centre
             here.plot(x, y, "x", color="black", markersize=6)
-            here.set_title(f"{key}: {np.degrees(motions[chosen, 2]):.0f} degrees", fontsize=9)
+            here.set_title(f"{key}: {round(np.degrees(motions[chosen, 2]))} degrees", fontsize=9)
     return figure
 
 
@@ -99,9 +98,11 @@ def draw_motions(summary: Summary) -> Figure | None:
     loaded = load_checkpoint(SHIPPED_NAME)
     mesh = get_task("pushing").mesh(loaded.mesh, SHIPPED_SIZE)
     figure = Figure(figsize=(13, 6.8), layout="constrained")
-    figure.suptitle(f"Simulated and predicted motions: the shipped model with {SHIPPED_SIZE}x{SHIPPED_SIZE} nodes", fontsize=10)
+    figure.suptitle(
+        f"Simulated and predicted motions of unseen objects: the shipped model, {SHIPPED_SIZE}x{SHIPPED_SIZE} nodes", fontsize=10
+    )
     for number, axes in enumerate(figure.subplots(2, 4).flat):
-        key = OBJECTS[number % len(OBJECTS)]
+        key = UNSEEN[number % len(UNSEEN)]
         pushes, exact, _ = simulate(key, (7, number), 12)
         chosen = int(np.hypot(*exact[:, :2].T).argsort()[len(exact) // 2])
         picture = picture_of(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from ..data.push_logs import FINGER, PushLog, read_logs
 from ..data.quasi_static import EllipsoidFriction, PatchFriction, pushed
+from .push_experiments import PUSHING_LOGS
 from .summaries import markdown
 
 if TYPE_CHECKING:
@@ -45,10 +47,11 @@ def validated(folder: Path, progress: Callable[[str], None] = lambda _: None) ->
         for method in METHODS:
             off = answers[log.name][method] - log.motions
             apart, turned = 1e3 * np.hypot(*off[:, :2].T), np.degrees(np.abs(off[:, 2]))
-            errors = {"mm": float(apart.mean()), "degrees": float(turned.mean()), "mm_of_push": apart.tolist()}
+            turn = float(turned.mean())
+            errors = {"mm": float(apart.mean()), "degrees": turn, "rad": math.radians(turn), "mm_of_push": apart.tolist()}
             rows.append({"log": log.name, "pushes": len(log.motions), "method": method} | errors)
     constants = {"travel_m": FINGER.travel, "grip": FINGER.grip, "tip_radius_m": FINGER.radius, "steps": FINGER.num_steps}
-    return {"experiment": "pushing-logs", "folder": folder.name, "constants": constants, "rows": rows}, logs, answers
+    return {"experiment": PUSHING_LOGS, "folder": folder.name, "constants": constants, "rows": rows}, logs, answers
 
 
 def table_of(summary: Mapping[str, Any]) -> str:
@@ -61,15 +64,14 @@ def table_of(summary: Mapping[str, Any]) -> str:
         cells = [f"{found[name, m]['mm']:.2f} mm, {found[name, m]['degrees']:.2f}°" for m in METHODS]
         lines.append([name, str(found[name, "still"]["pushes"]), *cells])
     means = [[float(np.mean([found[name, m][unit] for name in names])) for unit in ("mm", "degrees")] for m in METHODS]
-    lines.append(
-        ["mean over logs", str(sum(found[n, "still"]["pushes"] for n in names)), *(f"{a:.2f} mm, {b:.2f}°" for a, b in means)]
-    )
+    num = str(sum(found[name, "still"]["pushes"] for name in names))
+    lines.append(["mean over logs", num, *(f"{a:.2f} mm, {b:.2f}° ({math.radians(b):.4f} rad)" for a, b in means)])
     told = summary["constants"]
     intro = (
         f"Mean error of the final pose (of the centre of mass, and of the angle) on real pushes, from `{summary['folder']}`. "
         f"The same constants for all: travel {1e3 * told['travel_m']:.1f} mm, friction at the contact {told['grip']}."
     )
-    return "\n\n".join(["# pushing-logs", intro, markdown(["log", "pushes", *METHODS.values()], lines)]) + "\n"
+    return "\n\n".join([f"# {PUSHING_LOGS}", intro, markdown(["log", "pushes", *METHODS.values()], lines)]) + "\n"
 
 
 def draw(logs: list[PushLog], answers: Answers) -> Figure:

@@ -56,6 +56,7 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
         "references": {
             labels[name]: {key: _over_seeds(scores[:1], scores) for key, scores in sorted(found.items(), key=_size)}
             for name, found in reference.items()
+            if found
         },
         "comparisons": comparisons,
         "optimised": {},

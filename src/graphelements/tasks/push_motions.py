@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int, UInt8
 
 from ..data.push_objects import CLASSES, VIEW
-from ..data.pushes import ACROSS, MOTION_SCALE, PLACES, TABLE, TRAVEL, push_batch
+from ..data.pushes import ACROSS, FARTHEST, MOTION_SCALE, PLACES, TRAVEL, push_batch, sft_given
 from ..errors import InputError, require
 from ..files import replaced
 from ..meshes import Mesh
@@ -54,8 +54,8 @@ def parse_push(text: str) -> Float[np.ndarray, " 3"]:
         x, y, degrees = (float(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"a push is x,y,degrees such as 0.08,0.01,180, in metres; got {text!r}") from None
-    most = TABLE.upper[0]
-    fits = max(abs(x), abs(y)) <= most and abs(degrees) <= 360
+    most = FARTHEST
+    fits = abs(x) <= most and abs(y) <= most and abs(degrees) <= 360  # false for NaN
     require(fits, f"a push starts within {most} m of the middle of the object, degrees are -360 to 360; got {text!r}")
     return np.array([x, y, np.radians(degrees)])
 
@@ -66,7 +66,7 @@ def predict_motion(
     """How one object moves in each of n pushes: dx, dy and the angle by which it turns, in m, m and rad."""
     names = [f.name for f in network.sft.inputs]
     require("examples" not in names, "this network learns from pushes of the same object, not from a picture; use another")
-    batch = push_batch(names, picture, pushes, seed)
+    batch = push_batch(network.sft, picture, pushes, seed)
     return network.predict(batch, mesh)["motion"].double().numpy() * MOTION_SCALE
 
 
@@ -77,7 +77,7 @@ def draw_picture(axes: Axes, picture: Picture) -> None:
     shown = {"cmap": ListedColormap(COLOURS), "vmin": 0, "vmax": len(COLOURS) - 1}
     side = 1e3 * VIEW
     axes.imshow(picture.reshape(ACROSS, ACROSS), origin="lower", extent=(-side, side, -side, side), **shown)
-    most = 1e3 * TABLE.upper[0]
+    most = 1e3 * FARTHEST
     axes.set(xlim=(-most, most), ylim=(-most, most), aspect="equal", xlabel="x / mm", ylabel="y / mm")
 
 
@@ -127,5 +127,5 @@ def write_motion(
 
 def sampled(picture: Picture, seed: int = 0) -> tuple[Float[np.ndarray, "drawn 2"], Int[np.ndarray, " drawn"]]:
     """The places of the 64 pixels that a network is given, and their classes."""
-    samples = push_batch(["pixels"], picture, np.zeros((1, 3)), seed).inputs["pixels"]
+    samples = push_batch(sft_given(["pixels"]), picture, np.zeros((1, 3)), seed).inputs["pixels"]
     return samples.points.numpy(), torch.argmax(samples.values, -1).numpy()

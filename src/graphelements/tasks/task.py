@@ -35,7 +35,8 @@ class BatchConfig:
     the meshes have `large_resolutions`, and fewer items. Nested meshes have coarser ones behind them by one of the
     `nesting_ratios`; ratios below 2 make deeper nests, from which a network learns to be at home in yet deeper ones.
     `symmetries` of the problem are used as augmentation where the task has them. `inputs` are the functions that the network is
-    given, those that the task usually gives if none are named. With `moving_starts`, every item (house) has so
+    given, those that the task usually gives if none are named; with `integrated` it answers for the whole space where
+    it could also answer at points. With `moving_starts`, every item (house) has so
     many meshes of every resolution for itself, whose nodes learn at a rate of `moving_rate` (paper A.4), and no others.
     """
 
@@ -50,6 +51,7 @@ class BatchConfig:
     nesting_ratios: tuple[float, ...] = (2.0,)
     symmetries: tuple[Symmetry, ...] = ()
     inputs: tuple[str, ...] = ()
+    integrated: bool = False
     moving_starts: int = 0
     moving_rate: float = 3e-4
 
@@ -147,6 +149,7 @@ class Task(ABC, Generic[Data]):
     def sft_of(self, config: RunConfig) -> SFT:
         """What a network of this config learns: the task, with the inputs that it is given."""
         require(not config.batches.inputs, f"networks for {self.name} are given all inputs; leave out batches.inputs")
+        require(not config.batches.integrated, f"networks for {self.name} answer at points; leave out batches.integrated")
         return self.sft
 
     def given(self, data: Data, sft: SFT) -> Data:
