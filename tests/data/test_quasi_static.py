@@ -68,6 +68,24 @@ class TestTheLimitSurface:
         along = (np.sqrt(1 + speed**2) + (speed**2 * np.arcsinh(1 / speed) if speed else 0.0)) / 2
         assert friction.dissipation(np.array([[speed, 0.0, 1.0]])) == pytest.approx([along], rel=1e-3)
 
+    @pytest.mark.parametrize("speed", [0.0, 0.3, 0.9])
+    def test_of_a_rod_has_the_limit_curve_of_force_and_moment(self, speed: float) -> None:
+        """Turning about the point -v of itself, the rod is held by the force v across and the moment (1 - v^2) / 2."""
+        (wrench,) = PatchFriction(rod(2001)).wrenches(np.array([[0.0, speed, 1.0]]))
+        assert wrench == pytest.approx([0.0, speed, (1 - speed**2) / 2], abs=1e-3)
+
+    @pytest.mark.parametrize("distance", [0.5, 1.0, 2.0])
+    def test_of_a_disc_has_the_limit_curve_of_force_and_moment(self, distance: float) -> None:
+        """Turning about a point at a distance from the middle; the integrals in polar coordinates."""
+        radii, angles = ((np.arange(n) + 0.5) / n for n in (400, 800))
+        r, phi = np.meshgrid(radii, 2 * np.pi * angles)
+        x, y = r * np.cos(phi), r * np.sin(phi)
+        vx, vy = -y, x + distance
+        speeds, areas = np.hypot(vx, vy), r / r.sum()
+        expected = [0.0, (areas * vy / speeds).sum(), (areas * (x * vy - y * vx) / speeds).sum()]
+        (wrench,) = PatchFriction(disc(200)).wrenches(np.array([[0.0, distance, 1.0]]))
+        assert wrench == pytest.approx(expected, abs=1e-3)
+
     @pytest.mark.parametrize("kind", [PatchFriction, EllipsoidFriction])
     def test_has_the_wrench_of_a_twist_as_the_gradient_of_what_it_dissipates(self, kind: type[Friction]) -> None:
         friction, at = kind(PushObject("1a2B3c4a").support()), twists(6)  # type: ignore[call-arg]
