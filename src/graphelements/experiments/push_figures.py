@@ -38,7 +38,7 @@ def draw_errors(summary: Summary) -> Figure:
         labels.append((value, label, FAINT))
     finish(left, SIZES, "mean squared error, in squared deviations")
     label_ends(left, labels)
-    meshed = [line for line in own if "2" in line["errors"]]
+    meshed = [line for line in own if str(SIZES[-1]) in line["errors"]]
     times = [draw_line(right, line, SIZES, "seconds_per_scenario") for line in meshed]
     finish(right, SIZES, "milliseconds a push")
     label_ends(right, times)
@@ -115,7 +115,7 @@ def draw_motions(summary: Summary) -> Figure | None:
         turned = np.degrees(abs(guess[2] - exact[chosen, 2]))
         axes.set_title(f"{key}: off by {apart:.1f} mm, {turned:.1f} degrees", fontsize=9)
         if number == 0:
-            axes.legend(loc="lower right", fontsize=8)
+            axes.legend(loc="upper right", fontsize=8)
     return figure
 
 
