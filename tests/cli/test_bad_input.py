@@ -95,7 +95,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "an option without its value": ("--out", GENERATE),
     # data
     "generate: an unknown task": (
-        "must be one of poisson-square, poisson-sphere, scattered-sphere; got 'mazes'",
+        "must be one of poisson-square, poisson-sphere, pushing, scattered-sphere; got 'mazes'",
         ["data", "generate", "mazes", "--out", "new.npz"],
     ),
     "generate: no houses": ("--num must be 1 or more; got 0", [*GENERATE, "new.npz", "--num", "0"]),
@@ -192,8 +192,8 @@ CASES: dict[str, tuple[str, list[str]]] = {
     # predict
     "predict: a grid and points": ("either --grid or --points", [*PREDICT, "field.csv", "--grid", "5", "--points", "points.csv"]),
     "predict: a picture of points": ("a picture needs a grid", [*PREDICT, "field.png", "--points", "points.csv"]),
-    "predict: an unknown ending": ("one of .csv, .npz, .png; got '.txt'", [*PREDICT, "field.txt"]),
-    "predict: no ending": ("one of .csv, .npz, .png; got ''", [*PREDICT, "field"]),
+    "predict: an unknown ending": ("one of .csv, .npz, .png, .json; got '.txt'", [*PREDICT, "field.txt"]),
+    "predict: no ending": ("one of .csv, .npz, .png, .json; got ''", [*PREDICT, "field"]),
     "predict: into a directory": ("directory", [*PREDICT, "folder.csv"]),
     "predict: below a file": ("cannot be written", [*PREDICT, "house.json/field.csv"]),
     "predict: a name too long": ("cannot be written", [*PREDICT, "x" * 300 + ".csv"]),

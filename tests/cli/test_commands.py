@@ -88,7 +88,12 @@ def test_an_interrupt_ends_a_command_without_a_traceback(houses: Path, monkeypat
 def test_tasks_lists_the_tasks() -> None:
     outcome = call("tasks")
     assert outcome.code == 0
-    assert [line.split()[0] for line in outcome.out.splitlines()] == ["poisson-square", "poisson-sphere", "scattered-sphere"]
+    assert [line.split()[0] for line in outcome.out.splitlines()] == [
+        "poisson-square",
+        "poisson-sphere",
+        "pushing",
+        "scattered-sphere",
+    ]
 
 
 def test_generated_data_hold_as_many_solved_houses_as_were_asked_for(houses: Path) -> None:
