@@ -16,7 +16,19 @@ from graphelements.experiments.reproduce import EXPERIMENTS, FIGURES, Cell, Hous
 from graphelements.experiments.summaries import summarised, table_of
 
 
-@pytest.mark.parametrize("experiment, name", [(e, name) for e, figures in FIGURES.items() for name in figures])
+PICTURES = ("view.png", "pushes.png", "motions.png")  # of objects, without lines
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_of_pushes_say_that_they_are_simulated(name: str) -> None:
+    figure = FIGURES["pushing"][name]({})
+    assert figure is not None
+    said = [figure.get_suptitle(), *(axes.get_title() for axes in figure.axes)]
+    assert any("simulated" in text.lower() for text in said)
+    assert all(len(axes.get_images()) == 1 for axes in figure.axes)
+
+
+@pytest.mark.parametrize("experiment, name", [(e, n) for e, figures in FIGURES.items() for n in figures if n not in PICTURES])
 def test_every_line_is_named_beside_its_end_and_no_two_names_overlap(tmp_path: Path, experiment: str, name: str) -> None:
     chosen = EXPERIMENTS[experiment]
     summary = summarised(chosen, write_all(tmp_path, chosen), "generated houses", "houses.npz", quick=True)
