@@ -15,7 +15,6 @@ from graphelements.experiments.poisson_experiments import SIZES
 from graphelements.experiments.reproduce import EXPERIMENTS, FIGURES, Cell, HouseFiles, Reproduction
 from graphelements.experiments.summaries import summarised, table_of
 
-
 PICTURES = ("view.png", "pushes.png", "motions.png")  # of objects, without lines
 
 
