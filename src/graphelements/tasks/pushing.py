@@ -76,8 +76,8 @@ PRESETS = {
     "examples": RunConfig(ATTENDING, batches=replace(FREE, inputs=("examples",)), training=_tuned(3200, 6e-3)),
 }
 """The paper's, `paper` and `np`, are told the push beside the picture and sum over the nodes; of the others the query tells the
-push, and ours is read where it goes. `default` learns on one mesh, 4 x 4; `mixed` is the same on all four sizes, which costs
-accuracy; `summed` is `default` with an integral over the nodes, as in the paper, instead."""
+push, and ours is read where it goes. `default` learns on one mesh, 4 x 4; `mixed` is the same on all four sizes; `summed` is
+`default` with an integral over the nodes, as in the paper, instead."""
 
 
 class PushingTask(GroupedTask[Pushes]):
