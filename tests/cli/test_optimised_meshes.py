@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,8 @@ def test_trials_are_done_once_and_summarised(model: Path) -> None:
     ]
     assert all(len(t["positions"]) == t["nodes"] and t["valid"] for t in trials)
     assert sum(t["start"].startswith("scattered") for t in saved["houses"]["generated 0"]) == 6 * 3
-    facts = json.loads((folder / "summary.json").read_text())["facts"]
+    kinds = json.loads((folder / "summary.json").read_text())["kinds"]
+    facts = kinds[model.parent.name]["facts"]
     before = [next(t["before"] for t in found if t["resolution"] == 5) for found in saved["houses"].values()]
     assert facts["even 5x5"]["mean"] == pytest.approx(np.mean(before))
     assert facts["invalid meshes"]["mean"] == 0
@@ -52,6 +54,26 @@ def test_trials_are_done_once_and_summarised(model: Path) -> None:
     again = json.loads((folder / name).read_text())["houses"]
     assert again["generated 0"] == first
     assert [t["after"] for t in again["generated 1"]] == pytest.approx([t["after"] for t in trials])
+
+
+def test_models_that_differ_in_their_seed_are_summarised_together(model: Path) -> None:
+    for name in ("own-0", "own-1", "other"):
+        Path(name).mkdir()
+        shutil.copy(model, Path(name) / model.name)
+        assert call(*COMMAND, "--model", f"{name}/{model.name}").code == 0
+    folder = Path("results/quick/optimised-meshes")
+    kinds = json.loads((folder / "summary.json").read_text())["kinds"]
+    assert {kind: list(told["models"]) for kind, told in kinds.items()} == {"other": ["other"], "own": ["own-0", "own-1"]}
+    assert kinds["own"]["facts"]["even 5x5"]["std"] == 0
+    assert kinds["other"]["facts"]["even 5x5"]["std"] is None
+    table = (folder / "table.md").read_text()
+    assert table.index("## other") < table.index("## own")
+
+    odd = json.loads((folder / "other.json").read_text())
+    (folder / "odd.json").write_text(json.dumps(odd | {"work": odd["work"] | {"steps": 7}}))
+    outcome = call(*COMMAND, "--model", f"own-0/{model.name}")
+    assert outcome.code == 2
+    assert "odd.json has trials of other work" in outcome.err
 
 
 def test_what_it_cannot_use_is_refused_before_anything_is_done(model: Path) -> None:

@@ -145,7 +145,7 @@ def _optimise_meshes(
 
     from ..errors import require
     from ..experiments import mesh_summary
-    from ..experiments.optimised_meshes import QUICK, Work, carry_out, houses_of, read_results
+    from ..experiments.optimised_meshes import QUICK, Work, all_results, carry_out, houses_of
     from ..files import replaced, require_writable
     from ..tasks.poisson_square import load_meshed_checkpoint
 
@@ -163,8 +163,8 @@ def _optimise_meshes(
     with Console(stderr=True, quiet=quiet).status("optimising meshes") as status:
         for name, source in names.items():
             carry_out(folder / f"{name}.json", source, houses, work, lambda text, name=name: status.update(f"{name}: {text}"))
-    results = {name: read_results(folder / f"{name}.json") for name in names}
-    summary, first = mesh_summary.summarised(results), next(iter(results.values()))["houses"]
+    results = all_results(folder, houses, work)
+    summary, first = mesh_summary.summarised(results), results[next(iter(names))]["houses"]
     table = mesh_summary.table_of(summary)
     for name, text in (("summary.json", json.dumps(summary, indent=1) + "\n"), ("table.md", table)):
         with replaced(folder / name) as temporary:

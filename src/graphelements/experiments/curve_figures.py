@@ -18,6 +18,8 @@ STYLES = {
     "default": ("#0072B2", "o"),
     "paper-grid": ("#E69F00", "s"),
     "paper": ("#CC79A7", "^"),
+    "nodes": ("#000000", "P"),
+    "paper-moving": ("#882255", "<"),
     "np": ("#009E73", "v"),
     "np-tuned": ("#56B4E9", "v"),
     "attention": ("#D55E00", "D"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from ..tasks.house_fields import draw_field, draw_mesh, grid_points
 from .optimised_meshes import INPUT_SIZES, SIZES, STABLE_SIZES, TEST_HOUSE
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Summary = dict[str, Any]
@@ -27,12 +29,19 @@ COLOURS = {"even": "#000000", "optimised": "#0072B2", "inputs": "#E69F00", "grow
 
 
 def summarised(results: Mapping[str, dict[str, Any]]) -> Summary:
-    """What the trials of every model say; means over its houses, and over models the mean and the deviation."""
+    """What the trials of models say: means over the houses, and the mean and the deviation over models that differ in their
+    seed, such as default-0 and default-1."""
+    kinds: dict[str, dict[str, dict[str, Any]]] = {}
+    for name, found in results.items():
+        kinds.setdefault(re.sub(r"-\d+$", "", name), {})[name] = found
+    return {"work": next(iter(results.values()))["work"], "kinds": {kind: _of_kind(models) for kind, models in kinds.items()}}
+
+
+def _of_kind(results: Mapping[str, dict[str, Any]]) -> Summary:
     of_model = {name: _of_model(found["houses"]) for name, found in results.items()}
     facts = {key: [told[key] for told in of_model.values()] for key in next(iter(of_model.values()))}
     return {
         "models": {name: {"houses": len(found["houses"]), "threads": found["threads"]} for name, found in results.items()},
-        "work": next(iter(results.values()))["work"],
         "facts": {key: _over_models(values) for key, values in facts.items()},
     }
 
@@ -107,8 +116,12 @@ def optimised_errors(results: list[dict[str, Any]], num_houses: int) -> dict[str
 
 
 def table_of(summary: Summary) -> str:
-    """The summary as Markdown."""
-    facts, models = summary["facts"], summary["models"]
+    """The summary as Markdown, a part for every kind of models."""
+    return "\n".join(["# optimised-meshes\n", *(_part(kind, told) for kind, told in summary["kinds"].items())])
+
+
+def _part(kind: str, told: Summary) -> str:
+    facts, models = told["facts"], told["models"]
 
     def said(name: str, form: str = ".4f") -> str:
         if name not in facts:
@@ -129,6 +142,8 @@ def table_of(summary: Summary) -> str:
         ("the same / even, median house", *(said(f"median ratio of inputs {k}x{k}", ".2f") for k in SIZES)),
     ]
     lines = [
+        f"## {kind}",
+        "",
         f"{houses} houses, models: {', '.join(models)}; {threads} threads",
         "",
         "| | " + " | ".join(f"{k}x{k}" for k in SIZES) + " |",
@@ -152,9 +167,18 @@ def draw_nodes_and_errors(summary: Summary) -> Figure:
     """Error against the number of nodes: even, optimised, placed from the inputs, grown."""
     from matplotlib.figure import Figure
 
-    facts = summary["facts"]
-    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
-    axes = figure.subplots()
+    kinds = summary["kinds"]
+    figure = Figure(figsize=(5.6 * len(kinds), 4.4), layout="constrained")
+    panels = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
+    for axes, (kind, told) in zip(panels, kinds.items(), strict=True):
+        _draw_kind(axes, told["facts"])
+        axes.set_title(kind)
+    panels[0].set_ylabel("mean squared error on other scenarios")
+    panels[-1].legend(frameon=False)
+    return figure
+
+
+def _draw_kind(axes: Axes, facts: Summary) -> None:
     for kind, sizes in (("even", SIZES), ("optimised", SIZES), ("inputs", INPUT_SIZES)):
         told = [facts[f"{kind} {size}x{size}"] for size in sizes]
         nodes, means = [size**2 for size in sizes], np.array([fact["mean"] for fact in told])
@@ -165,12 +189,10 @@ def draw_nodes_and_errors(summary: Summary) -> Figure:
     axes.plot(
         *grown, marker="*", markersize=13, linestyle="", color=COLOURS["grown"], label="grown to the error of 49 even nodes"
     )
-    axes.set(xscale="log", yscale="log", xlabel="nodes", ylabel="mean squared error on other scenarios")
+    axes.set(xscale="log", yscale="log", xlabel="nodes")
     axes.set_xticks([size**2 for size in SIZES], [str(size**2) for size in SIZES])
     axes.xaxis.set_minor_locator(_no_ticks())
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    return figure
 
 
 def draw_meshes(houses: Mapping[str, Houses], trials: Trials, num: int = 4) -> Figure:

@@ -130,6 +130,16 @@ def read_results(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} has no trials of `graphelements reproduce optimised-meshes`; move it away") from None
 
 
+def all_results(folder: Path, houses: dict[str, Houses], work: Work) -> dict[str, dict[str, Any]]:
+    """The trials of all models in a folder, by the name of the model; all of these houses and this work."""
+    results = {path.stem: read_results(path) for path in sorted(folder.glob("*.json")) if path.stem != "summary"}
+    expected = {"work": asdict(work), "contents": _contents(houses)}
+    for model, found in results.items():
+        wrong = [name for name, value in expected.items() if found[name] != value]
+        require(not wrong, f"{folder / model}.json has trials of other {', '.join(wrong)}; move it away")
+    return {model: found for model, found in results.items() if len(found["houses"]) == len(houses)}
+
+
 def trials_of(
     loaded: Checkpoint, house: Houses, work: Work, number: int, progress: Callable[[str], None] = lambda _: None
 ) -> Iterator[Trial]:

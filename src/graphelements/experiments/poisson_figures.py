@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .curve_figures import FAINT, STYLES, Label, curve_of, draw_line, finish, label_ends, lines_of, new_figure
 from .poisson_experiments import SIZES
-from .summaries import OPTIMISED_LABEL, Summary
+from .summaries import OPTIMISED, Summary, labelled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,11 +22,11 @@ def draw_errors(summary: Summary) -> Figure:
     figure, (axes,) = new_figure(1, (7.2, 4.6), summary)
     labels = [draw_line(axes, line, SIZES) for line in summary["lines"]]
     mean = summary["references"]["mean temperature"]["0"]["mean"]
-    if summary["optimised"]:
-        colour, marker = STYLES["default"]
-        values = [summary["optimised"][str(size)]["mean"] for size in SIZES]
+    for curve, errors in summary["optimised"].items():
+        colour, marker = STYLES[curve]
+        values = [errors[str(size)]["mean"] for size in SIZES]
         axes.plot(SIZES, values, color=colour, marker=marker, markersize=4, linewidth=1.2, linestyle=(0, (1, 1)))
-        labels.append((values[-1], OPTIMISED_LABEL, colour))
+        labels.append((values[-1], labelled(summary, curve) + OPTIMISED, colour))
     labels += [_draw_elements(axes, summary, SIZES), (mean, "mean temperature", FAINT)]
     axes.axhline(mean, color=FAINT, linewidth=0.8)
     finish(axes, SIZES, "mean squared error")

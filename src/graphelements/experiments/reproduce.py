@@ -220,16 +220,21 @@ class Reproduction:
         return table
 
     def _optimised(self, finished: dict[Cell, Path]) -> dict[str, Any]:
-        """The errors of `default` on meshes optimised for each house, from `optimised-meshes` beside this experiment."""
-        beside = self.out.parent / OPTIMISED_MESHES
-        files = [beside / f"{cell.name}.json" for cell in finished if cell.curve.name == "default"]
-        if self.experiment.name != POISSON_SQUARE.name or not any(map(exists, files)):
+        """The errors on meshes optimised for each house of the curves that `optimised-meshes` beside this experiment has."""
+        beside, files = self.out.parent / OPTIMISED_MESHES, {}
+        for cell in finished if self.experiment.name == POISSON_SQUARE.name else ():
+            if exists(path := beside / f"{cell.name}.json"):
+                files.setdefault(cell.curve.name, []).append(path)
+        if not files:
             return {}
         from .mesh_summary import optimised_errors
         from .optimised_meshes import read_results
 
-        results = [read_results(file) for file in files if exists(file)]
-        return optimised_errors(results, self.houses.contents["houses"])
+        found = {
+            curve: optimised_errors(list(map(read_results, paths)), self.houses.contents["houses"])
+            for curve, paths in files.items()
+        }
+        return {curve: errors for curve, errors in found.items() if errors}
 
     def _path(self, cell: Cell) -> Path:
         return self.out / f"{cell.name}.json"

@@ -14,7 +14,7 @@ from .comparison import compared, learned
 from .experiment import Curve, Experiment
 
 AUGMENTATION = "symmetries"  # the setting of batches that says whether training saw symmetries of the data
-OPTIMISED_LABEL = "default, optimised meshes"
+OPTIMISED = ", optimised meshes"  # behind the label of a curve
 OPTIMISED_NOTE = "Optimised meshes are judged on the half of the scenarios that did not adapt them, all else on all scenarios."
 Summary = dict[str, Any]
 
@@ -149,9 +149,9 @@ def table_of(summary: Summary) -> str:
         if free:
             cells[0] = f"{cell(errors[free[0]], free[0])} whatever the mesh"
         rows.append([line["label"], counted(len(e["of_seed"]) for e in errors.values()), *cells])
-    if summary["optimised"]:
-        seeds = counted(len(error["of_seed"]) for error in summary["optimised"].values())
-        rows.append([OPTIMISED_LABEL, seeds, *(cell(summary["optimised"].get(size), "") for size in sizes)])
+    for curve, errors in summary["optimised"].items():
+        seeds = counted(len(error["of_seed"]) for error in errors.values())
+        rows.append([labelled(summary, curve) + OPTIMISED, seeds, *(cell(errors.get(size), "") for size in sizes)])
     for label, errors in summary["references"].items():
         free = cell(errors.get("0"), "")
         rows.append([label, "", *([free, *[""] * (len(sizes) - 1)] if free else [cell(errors.get(k), "") for k in sizes])])
@@ -187,6 +187,11 @@ def table_of(summary: Summary) -> str:
             _differences(summary),
         ]
     return "\n\n".join(parts) + "\n"
+
+
+def labelled(summary: Summary, curve: str) -> str:
+    """The label of a curve."""
+    return next(line["label"] for line in summary["lines"] if curve in {cell["curve"] for cell in line["cells"]})
 
 
 def _differences(summary: Summary) -> str:
