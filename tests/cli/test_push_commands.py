@@ -164,6 +164,21 @@ def test_the_experiment_runs_on_the_files_of_omnipush(folder: Path, tmp_path: Pa
     table = (tmp_path / "out" / "table.md").read_text()
     assert "unseen objects (Omnipush)" in table
     assert "noise" not in table
+    outcome = call("reproduce", "pushing-pixels", "--data", real, "--out", tmp_path / "pixels")
+    assert outcome.code == 2
+    assert "only a simulator knows" in outcome.err
+
+
+def test_what_the_pixels_leave_open_is_told_by_a_command(folder: Path, tmp_path: Path) -> None:
+    outcome = call("reproduce", "pushing-pixels", "--quick", "--data", folder / "p.npz", "--out", tmp_path, "--quiet")
+    assert outcome.code == 0, outcome.err
+    assert "of 1 unseen objects: 4 pushes (simulated)" in outcome.out
+    assert {path.name for path in tmp_path.iterdir()} == {"summary.json", "table.md", "alike.png"}
+    for arguments, said in ((["--seeds", 2], "leave out --seeds"), ([], "needs --data")):
+        outcome = call("reproduce", "pushing-pixels", "--out", tmp_path / "new", *arguments)
+        assert outcome.code == 2
+        assert said in outcome.err
+    assert not (tmp_path / "new").exists()
 
 
 @needs_pushing_logs

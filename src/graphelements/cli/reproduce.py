@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..experiments.poisson_experiments import OPTIMISED_MESHES
-from ..experiments.push_experiments import PUSHING_LOGS
+from ..experiments.push_experiments import PUSHING_LOGS, PUSHING_PIXELS
 from . import data as data_commands
 
 NAMES = (
-    "poisson-square, poisson-ablation, default-ablation, optimised-meshes, poisson-sphere, scattered-sphere, pushing "
-    "or pushing-logs."
+    "poisson-square, poisson-ablation, default-ablation, optimised-meshes, poisson-sphere, scattered-sphere, pushing, "
+    "pushing-logs or pushing-pixels."
 )
 
 if TYPE_CHECKING:
@@ -51,19 +51,23 @@ def reproduce(
         refused = [name for name, value in {"--only": only, "--seeds": seeds}.items() if value is not None]
         _optimise_meshes(model or ["poisson-square"], data, out, quick, quiet, refused)
         return
-    if experiment == PUSHING_LOGS:
+    if experiment in (PUSHING_LOGS, PUSHING_PIXELS):
         from ..errors import require
 
-        given = {"--only": only, "--seeds": seeds, "--model": model, "--quick": quick or None}
+        given = {"--only": only, "--seeds": seeds, "--model": model}
+        given |= {"--quick": quick or None} if experiment == PUSHING_LOGS else {}
         refused = [name for name, value in given.items() if value is not None]
-        require(not refused, f"{PUSHING_LOGS} trains nothing; leave out {', '.join(refused)}")
-        _check_simulator(data, out or Path("results") / PUSHING_LOGS, quiet)
+        require(not refused, f"{experiment} trains nothing; leave out {', '.join(refused)}")
+        if experiment == PUSHING_LOGS:
+            _check_simulator(data, out or Path("results") / experiment, quiet)
+        else:
+            _judge_pixels(data, out or Path("results") / ("quick" if quick else "") / experiment, quick, quiet)
         return
     from ..errors import choose, require
     from ..experiments.reproduce import EXPERIMENTS, Reproduction, cells_of, find_houses, get_experiment, houses_to_generate
     from ..files import require_writable
 
-    choose("the experiment", experiment, (*EXPERIMENTS, OPTIMISED_MESHES, PUSHING_LOGS))
+    choose("the experiment", experiment, (*EXPERIMENTS, OPTIMISED_MESHES, PUSHING_LOGS, PUSHING_PIXELS))
     require(model is None, f"--model is for optimised-meshes; {experiment} trains its own")
     chosen = get_experiment(experiment, quick)
     cells = cells_of(chosen, seeds, only)
@@ -93,13 +97,12 @@ def reproduce(
 
 def _check_simulator(data: Path | None, folder: Path, quiet: bool) -> None:
     """The errors of the simulator of pushes on real pushes, as a table and a figure."""
-    import json
-
     from rich.console import Console
 
     from ..errors import require
     from ..experiments.push_validation import draw, table_of, validated
-    from ..files import replaced, require_writable
+    from ..experiments.summaries import write_results
+    from ..files import require_writable
 
     require(data is not None, f"{PUSHING_LOGS} needs --data, a folder with logs of real pushes")
     assert data is not None
@@ -107,11 +110,28 @@ def _check_simulator(data: Path | None, folder: Path, quiet: bool) -> None:
     with Console(stderr=True, quiet=quiet).status("simulating") as status:
         summary, logs, answers = validated(data, lambda text: status.update(f"simulating {text}"))
     table = table_of(summary)
-    for name, text in (("summary.json", json.dumps(summary, indent=1) + "\n"), ("table.md", table)):
-        with replaced(folder / name) as temporary:
-            temporary.write_text(text)
-    with replaced(folder / "errors.png") as temporary:
-        draw(logs, answers).savefig(temporary, dpi=130)
+    write_results(folder, summary, table, {"errors.png": draw(logs, answers)})
+    typer.echo(table)
+    typer.echo(f"summary, table and figure are in {folder}")
+
+
+def _judge_pixels(data: Path | None, folder: Path, quick: bool, quiet: bool) -> None:
+    """What the pixels of pushed objects leave open, as a table and a figure."""
+    from rich.progress import Progress
+
+    from ..errors import require
+    from ..experiments.push_pixels import draw, left_open, table_of
+    from ..experiments.summaries import write_results
+    from ..files import require_writable
+
+    require(data is not None, f"{PUSHING_PIXELS} needs --data, a file of `graphelements data generate pushing`")
+    assert data is not None
+    require_writable(folder / "summary.json")
+    with Progress(disable=quiet, transient=True) as bar:
+        task = bar.add_task("simulating", total=None)
+        summary, found = left_open(data, quick, progress=lambda done, of: bar.update(task, completed=done, total=of))
+    table = table_of(summary)
+    write_results(folder, summary, table, {"alike.png": draw(found)})
     typer.echo(table)
     typer.echo(f"summary, table and figure are in {folder}")
 
@@ -139,14 +159,13 @@ def _optimise_meshes(
     models: list[str], data: Path | None, out: Path | None, quick: bool, quiet: bool, refused: list[str]
 ) -> None:
     """The trials of every model that are missing, one file each, and a table and figures from all of them."""
-    import json
-
     from rich.console import Console
 
     from ..errors import require
     from ..experiments import mesh_summary
     from ..experiments.optimised_meshes import QUICK, Work, all_results, carry_out, houses_of
-    from ..files import replaced, require_writable
+    from ..experiments.summaries import write_results
+    from ..files import require_writable
     from ..tasks.poisson_square import load_meshed_checkpoint
 
     require(not refused, f"{' and '.join(refused)} are for experiments that train; {OPTIMISED_MESHES} takes --model")
@@ -166,17 +185,11 @@ def _optimise_meshes(
     results = all_results(folder, houses, work)
     summary, first = mesh_summary.summarised(results), results[next(iter(names))]["houses"]
     table = mesh_summary.table_of(summary)
-    for name, text in (("summary.json", json.dumps(summary, indent=1) + "\n"), ("table.md", table)):
-        with replaced(folder / name) as temporary:
-            temporary.write_text(text)
     figures = {
         "errors.png": mesh_summary.draw_nodes_and_errors(summary),
         "meshes.png": mesh_summary.draw_meshes(houses, first),
         "one_house.png": mesh_summary.draw_one_house(houses, first),
     }
-    for name, figure in figures.items():
-        if figure is not None:
-            with replaced(folder / name) as temporary:
-                figure.savefig(temporary, dpi=130)
+    write_results(folder, summary, table, figures)
     typer.echo(table)
     typer.echo(f"summary, table and figures are in {folder}")

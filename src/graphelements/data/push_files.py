@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from ..errors import InputError, require
 from ..files import read_json
@@ -37,6 +37,7 @@ SPLIT = "split.json"
 X_FILE, Y_FILE = "X_3_not_norm", "y_3_not_norm"
 
 
+Result = TypeVar("Result")
 Simulated = tuple[Float[np.ndarray, "n 3"], Float[np.ndarray, "n 3"], Float[np.ndarray, "n 3"]]
 """Pushes, what they do, and what is measured of it."""
 
@@ -48,8 +49,8 @@ def random_pushes(made: PushObject, num: int, rng: np.random.Generator) -> Float
         around, distance = rng.uniform(-math.pi, math.pi, num), rng.uniform(*RING, num)
         places = distance[:, None] * np.stack([np.cos(around), np.sin(around)], -1)
         angles = (around + rng.uniform(-ASIDE, ASIDE, num)) % (2 * math.pi) - math.pi  # the way back, aside
-        free = made.outline.nearest(places)[1] > TIP.radius + CLEARANCE
-        found = np.concatenate([found, np.column_stack([places, angles])[free]])
+        drawn = np.column_stack([places, angles])
+        found = np.concatenate([found, drawn[starts_free(made.key, drawn)]])
     return found[:num]
 
 
@@ -64,11 +65,27 @@ def simulate(key: str, seed: tuple[int, ...], num: int = PUSHES, ellipsoid: bool
 
 def simulated(keys: list[str], seed: int) -> Iterator[Simulated]:
     """The pushes of object after object, simulated on all cores."""
-    workers = min(os.cpu_count() or 1, len(keys))
+    return on_all_cores(simulate, [(key, (seed, number), PUSHES) for number, key in enumerate(keys)])
+
+
+def motions_of(key: str, pushes: Float[np.ndarray, "n 3"]) -> Float[np.ndarray, "n 3"]:
+    """What pushes do to an object, without noise."""
+    made = PushObject(key)
+    return pushed(PatchFriction(made.support()), made.outline, TIP, pushes[:, :2], pushes[:, 2])
+
+
+def starts_free(key: str, pushes: Float[np.ndarray, "n 3"]) -> Bool[np.ndarray, " n"]:
+    """Whether tips have room where they start."""
+    return PushObject(key).outline.nearest(pushes[:, :2])[1] > TIP.radius + CLEARANCE
+
+
+def on_all_cores(work: Callable[..., Result], jobs: Sequence[tuple[Any, ...]]) -> Iterator[Result]:
+    """What `work` makes of one job after another, in processes of their own."""
+    workers = min(os.cpu_count() or 1, len(jobs))
     with _one_thread_each(), ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        jobs = [pool.submit(simulate, key, (seed, number), PUSHES) for number, key in enumerate(keys)]
+        started = [pool.submit(work, *job) for job in jobs]
         try:
-            for job in jobs:
+            for job in started:
                 yield job.result()
         finally:
             pool.shutdown(cancel_futures=True)

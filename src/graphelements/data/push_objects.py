@@ -91,14 +91,13 @@ class PushObject:
 
 def random_keys(num: int, rng: np.random.Generator) -> list[str]:
     """Keys of so many different objects."""
-    sides = [shape + letter for shape in "1234" for letter in "abcABC" if _is_side(shape + letter)]
-    plain = [side for side in sides if side.endswith("a")]
-    most = len({PushObject("".join(key)).name for key in product(sides, repeat=4)}) if num > 1000 else num
+    plain = [side for side in SIDES if side.endswith("a")]
+    most = len({PushObject("".join(key)).name for key in product(SIDES, repeat=4)}) if num > 1000 else num
     require(num <= most, f"there are {most} different objects; got {num}, ask for fewer")
     names: dict[str, None] = {}
     while len(names) < num:
         # weights on about a third of the sides
-        key = "".join(rng.choice(sides if rng.random() < 0.5 else plain) for _ in range(4))
+        key = "".join(rng.choice(SIDES if rng.random() < 0.5 else plain) for _ in range(4))
         names[PushObject(key).name] = None
     return list(names)
 
@@ -136,3 +135,7 @@ def _turned(points: Float[np.ndarray, "n 2"], turns: int) -> Float[np.ndarray, "
     for _ in range(turns):
         points = np.stack([-points[:, 1], points[:, 0]], -1)
     return points
+
+
+SIDES = tuple(shape + letter for shape in "1234" for letter in "abcBC" if _is_side(shape + letter))
+"""All sides that an object can have."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from .experiment import Curve, Experiment
 
 SIZES = (1, 2, 3, 4)
-PUSHING_LOGS = "pushing-logs"
-"""The name of the check of the simulator against real pushes, which trains nothing."""
+PUSHING_LOGS, PUSHING_PIXELS = "pushing-logs", "pushing-pixels"
+"""Names of what trains nothing: the check of the simulator against real pushes, and what the pixels leave open. `pushing` draws
+the latter beside its own results."""
+LEFT_OPEN = "what 64 pixels leave open"
 
 PUSHING = Experiment(
     "pushing",

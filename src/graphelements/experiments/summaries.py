@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..files import read_json
+from ..files import read_json, replaced
 from .comparison import compared, learned
 from .experiment import Curve, Experiment
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 AUGMENTATION = "symmetries"  # the setting of batches that says whether training saw symmetries of the data
 OPTIMISED = ", optimised meshes"  # behind the label of a curve
 OPTIMISED_NOTE = "Optimised meshes are judged on the half of the scenarios that did not adapt them, all else on all scenarios."
+DOTS = 150  # an inch of a figure
 Summary = dict[str, Any]
 
 
@@ -226,3 +231,16 @@ def _told(value: Any) -> str:
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table."""
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+def write_results(folder: Path, summary: Mapping[str, Any], table: str, figures: Mapping[str, Figure | None]) -> None:
+    """The summary, the table and the figures of an experiment; a figure that is None is taken away."""
+    for name, text in (("summary.json", json.dumps(summary, indent=1) + "\n"), ("table.md", table)):
+        with replaced(folder / name) as temporary:
+            temporary.write_text(text)
+    for name, figure in figures.items():
+        if figure is None:
+            (folder / name).unlink(missing_ok=True)
+        else:
+            with replaced(folder / name) as temporary:
+                figure.savefig(temporary, dpi=DOTS)
