@@ -55,9 +55,9 @@ def names(work: Reproduction) -> set[str]:
 
 def test_cells_are_curves_times_seeds_seed_by_seed() -> None:
     cells = cells_of(get_experiment("poisson-square"), 2)
-    names = ["paper-0", "paper-grid-0", "default-0", "np-0", "np-tuned-0", "attention-0", "paper-1"]
-    assert [cell.name for cell in cells][:7] == names
-    assert len(cells) == 12
+    names = ["paper-0", "paper-grid-0", "default-0", "nodes-0", "paper-moving-0", "np-0", "np-tuned-0", "attention-0", "paper-1"]
+    assert [cell.name for cell in cells][:9] == names
+    assert len(cells) == 16
     some = cells_of(get_experiment("poisson-square"), None, "np,paper-grid-2")
     assert [cell.name for cell in some] == ["np-0", "np-1", "paper-grid-2", "np-2"]
 
@@ -65,7 +65,8 @@ def test_cells_are_curves_times_seeds_seed_by_seed() -> None:
 @pytest.mark.parametrize("only", ["paper-grid-3", "gnn", "", "np,,paper", "np-"])
 def test_unknown_cells_are_refused_with_the_choices(only: str) -> None:
     with pytest.raises(
-        InputError, match=r"the curves are paper, paper-grid, default, np, np-tuned, attention and the seeds below 3"
+        InputError,
+        match=r"the curves are paper, paper-grid, default, nodes, paper-moving, np, np-tuned, attention and the seeds below 3",
     ):
         cells_of(get_experiment("poisson-square"), None, only)
 

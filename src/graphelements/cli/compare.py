@@ -28,7 +28,7 @@ def compare(
     def mean(value: float, spread: float) -> str:
         return f"{value:.4f}" if math.isnan(spread) else f"{value:.4f} ± {spread:.4f}"
 
-    table = Table("nodes", "ours", "theirs", "ours - theirs", "95 % over houses")
+    table = Table("nodes", "ours", "theirs", "ours - theirs", "95 % over houses", "ours / theirs")
     for row in compared(ours, theirs):
         table.add_row(
             row.resolution if isinstance(row.resolution, str) else f"{row.resolution}x{row.resolution}",
@@ -36,5 +36,6 @@ def compare(
             mean(row.theirs, row.theirs_spread),
             f"{row.difference:+.4f}",
             f"{row.low:+.4f} to {row.high:+.4f}",
+            f"{row.ratio:.2f}",
         )
     Console().print(table)

@@ -29,6 +29,11 @@ class Comparison:
     low: float
     high: float
 
+    @property
+    def ratio(self) -> float:
+        """Our error in units of theirs."""
+        return self.ours / self.theirs if self.theirs else float("inf")
+
 
 def compared(ours: Sequence[Path], theirs: Sequence[Path], reference: str | None = None) -> list[Comparison]:
     """The learned methods of two sets of evaluations (one file per seed), at every resolution of the first.

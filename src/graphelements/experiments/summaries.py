@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 AUGMENTATION = "symmetries"  # the setting of batches that says whether training saw symmetries of the data
 OPTIMISED = ", optimised meshes"  # behind the label of a curve
 OPTIMISED_NOTE = "Optimised meshes are judged on the half of the scenarios that did not adapt them, all else on all scenarios."
+MANY_TIMES = 100  # above it a ratio of errors says nothing more
 DOTS = 150  # an inch of a figure
 Summary = dict[str, Any]
 
@@ -49,8 +50,9 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
     for ours, theirs in experiment.against:
         if ours in paths and theirs in (*paths, *labels):
             rows = compared(paths[ours], paths[ours if theirs in labels else theirs], theirs if theirs in labels else None)
-            for row in map(asdict, rows):
-                kept = {name: row[name] for name in ("resolution", "difference", "low", "high")}
+            for row in rows:
+                kept = {name: getattr(row, name) for name in ("resolution", "difference", "low", "high")}
+                kept["ratio"] = row.ratio if row.ratio < MANY_TIMES else None
                 comparisons.append({"ours": names[ours], "theirs": names[theirs]} | kept)
     return {
         "experiment": experiment.name,
@@ -188,7 +190,8 @@ def table_of(summary: Summary) -> str:
         parts.insert(3, OPTIMISED_NOTE)
     if summary["comparisons"]:
         parts += [
-            "Paired differences of the errors, in brackets the 95 % bootstrap interval over " + f"{summary['houses']['called']}:",
+            f"Paired differences of the errors, in brackets the 95 % bootstrap interval over {summary['houses']['called']}; "
+            "behind x the ratio of the errors:",
             _differences(summary),
         ]
     return "\n\n".join(parts) + "\n"
@@ -206,7 +209,8 @@ def _differences(summary: Summary) -> str:
     for row in summary["comparisons"]:
         mesh = names.get(str(row["resolution"]), str(row["resolution"]))
         values = [f"{row[name]:+.{_digits(row['difference'])}f}" for name in ("difference", "low", "high")]
-        found[mesh, f"{row['ours']} - {row['theirs']}"] = "{} ({} to {})".format(*values)
+        ratio = "" if row["ratio"] is None else f", x {row['ratio']:.2f}"
+        found[mesh, f"{row['ours']} - {row['theirs']}"] = "{} ({} to {})".format(*values) + ratio
     meshes, pairs = (list(dict.fromkeys(key[axis] for key in found)) for axis in (0, 1))
     if len(pairs) > len(meshes):
         return markdown(["pair", *meshes], [[pair, *(found.get((mesh, pair), "") for mesh in meshes)] for pair in pairs])
