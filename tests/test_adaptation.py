@@ -71,16 +71,28 @@ def test_nodes_move_to_a_smaller_loss_and_stay_in_the_space_and_apart(nested, ra
     assert len(found) == 9
     assert torch.equal(found[0].mesh.positions, mesh.positions)
     for step in found:
-        assert_valid(step.mesh, config.closest * (4 / 16) ** 0.5 * 0.999)
-        assert step.mesh.coarser is mesh.coarser
-    assert not torch.equal(found[-1].mesh.positions, mesh.positions)
+        assert [level.num_nodes for level in step.mesh.nest] == [level.num_nodes for level in mesh.nest]
+        for level in step.mesh.nest:
+            assert_valid(level, config.closest * (4 / level.num_nodes) ** 0.5 * 0.999)
+    for before, after in zip(mesh.nest, found[-1].mesh.nest, strict=True):
+        assert not torch.equal(before.positions, after.positions)  # those behind it move as well
     assert min(step.loss for step in found) < found[0].loss
+
+
+def test_scenarios_take_turns_and_the_loss_is_that_of_a_whole_turn():
+    batch, gen, mesh = scenarios(7), network(), grid_mesh(HEAT.space, 3)
+    found = list(adapt_mesh(gen, mesh, batch, AdaptationConfig(steps=4, learning_rate=1e-9, turns=2)))  # two of them judge
+    with torch.no_grad():
+        one, two = (float(gen.loss(gen(part, mesh), part)) for part in (batch.selected([0, 2, 4]), batch.selected([1, 3])))
+    assert [step.loss for step in found] == pytest.approx([one, *[(one + two) / 2] * 4], rel=5e-3)
+    many = list(adapt_mesh(gen, mesh, batch.selected([0, 1]), AdaptationConfig(steps=2)))  # one moves, one judges
+    assert len(many) == 3
 
 
 def test_a_mesh_adapts_to_all_passes_of_a_network():
     """What a step is judged by is what the network answers, also where nothing of coarser meshes can be kept."""
     batch, gen = scenarios(8), build_network(HEAT, replace(SMALL, passes=2, gated=True), seed=1).eval()
-    first, *_, last = adapt_mesh(gen, grid_mesh(HEAT.space, 3).nested(), batch, AdaptationConfig(steps=6))
+    first, *_, last = adapt_mesh(gen, grid_mesh(HEAT.space, 3).nested(), batch, AdaptationConfig(steps=6, turns=1))
     judges = batch.selected(range(6, 8))
     assert first.error == pytest.approx(mean_errors(gen, [first.mesh], judges)[0], rel=1e-4)
     assert last.loss < first.loss
@@ -165,15 +177,17 @@ def test_a_mesh_is_nested_as_the_one_that_it_grew_from():
         assert grown.num_nodes == 20
         assert [m.num_nodes for m in grown.nest] == [m.num_nodes for m in mesh_at(HEAT.space, grown.positions).nested(ratio).nest]
         assert grown.coarser is not None
+        more = grown.of_nodes(torch.cat([grown.positions, grown.positions.new_tensor([[0.123, 0.456]])]))
+        known = {level.num_nodes: level.positions for level in grown.nest[1:]}  # those of as many nodes stay where they went
+        assert all(torch.equal(m.positions, known[m.num_nodes]) for m in more.nest[1:] if m.num_nodes in known)
+        assert set(known) & {level.num_nodes for level in more.nest[1:]}
     assert list(grow_mesh(network(), grid_mesh(HEAT.space, 2), scenarios(), growth))[-1].mesh.coarser is None
 
 
 @pytest.mark.parametrize(("temperature", "sizes"), [(1e-9, [9, 13, 9, 13, 9]), (1e9, [9, 13, 18, 25, 30])])
 def test_changes_that_do_not_help_are_undone(temperature, sizes, monkeypatch):
-    def every_node_costs(_, mesh: Mesh) -> tuple[torch.Tensor, float]:
-        return mesh.num_nodes + 0.0 * mesh.positions.sum(), float(mesh.num_nodes)
-
-    monkeypatch.setattr(_Scenarios, "__call__", every_node_costs)
+    monkeypatch.setattr(_Scenarios, "loss", lambda _, mesh, step: mesh.num_nodes + 0.0 * mesh.positions.sum())
+    monkeypatch.setattr(_Scenarios, "error", lambda _, mesh: float(mesh.num_nodes))
     growth = GrowthConfig(num_nodes=30, changes=4, moves=1, temperature=temperature)
     found = list(grow_mesh(network(), grid_mesh(HEAT.space, 3), scenarios(), growth))
     assert [step.mesh.num_nodes for step in found[::2]] == sizes
@@ -181,10 +195,8 @@ def test_changes_that_do_not_help_are_undone(temperature, sizes, monkeypatch):
 
 
 def test_a_removal_that_breaks_the_tolerance_is_undone(monkeypatch):
-    def nine_are_needed(_, mesh: Mesh) -> tuple[torch.Tensor, float]:
-        return 1.0 / mesh.num_nodes + 0.0 * mesh.positions.sum(), 1.0 if mesh.num_nodes >= 9 else 2.0
-
-    monkeypatch.setattr(_Scenarios, "__call__", nine_are_needed)
+    monkeypatch.setattr(_Scenarios, "loss", lambda _, mesh, step: 1.0 / mesh.num_nodes + 0.0 * mesh.positions.sum())
+    monkeypatch.setattr(_Scenarios, "error", lambda _, mesh: 1.0 if mesh.num_nodes >= 9 else 2.0)
     growth = GrowthConfig(num_nodes=20, tolerance=1.5, changes=6, moves=1, temperature=1e9)
     found = list(grow_mesh(network(), scattered_mesh(HEAT.space, 11, seeded(0)), scenarios(), growth))
     assert [step.mesh.num_nodes for step in found[::2]] == [11, 10, 9, 8, 9, 8, 9]

@@ -1,13 +1,15 @@
 """Meshes that adapt to one problem instance: the nodes of a trained network move, are added and are removed (paper section 3.4).
 
-The weights stay as they are. Nodes move down the gradient of the loss on a few solved scenarios; edges are made anew after every
-step. Between such steps, nodes come in where the network errs most and go where they are missed least, and a change that does not
-help is undone, in the spirit of BounceGrad (Alet et al. 2018), which the paper proposes.
+The weights stay as they are. Nodes, and those of the coarser meshes behind them, move down the gradient of the loss on a few
+solved scenarios; edges are made anew after every step. Between such steps, nodes come in where the network errs most and go where
+they are missed least, and a change that does not help is undone, in the spirit of BounceGrad (Alet et al. 2018), which the paper
+proposes.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,8 +27,8 @@ from .network import GraphElementNetwork
 from .sample_cells import sample_cells
 from .samples import SFTBatch, collate
 from .sft_network import item_means
-from .training import errors_of, item_errors
-from .unions import MeshUnion, union
+from .training import item_errors
+from .unions import union
 
 AT_ONCE = 0.2  # of its nodes come to a mesh for inputs before edges are judged anew
 
@@ -35,18 +37,20 @@ AT_ONCE = 0.2  # of its nodes come to a mesh for inputs before edges are judged 
 class AdaptationConfig:
     """How nodes move: `steps` of Adam with `learning_rate`, in units of the space.
 
-    The share `validation` of the scenarios judges the meshes and moves nothing. Nodes keep `closest` times the spacing of an even
-    mesh between them.
+    The share `validation` of the scenarios judges the meshes and moves nothing. The others take turns: a step is made by one of
+    `turns` equal parts of them. Nodes keep `closest` times the spacing of an even mesh between them.
     """
 
-    steps: int = 80
-    learning_rate: float = 1e-2
+    steps: int = 40
+    learning_rate: float = 2e-2
     validation: float = 0.25
+    turns: int = 3
     closest: float = CLOSEST
 
     def __post_init__(self) -> None:
         require_types(self)
         require(self.steps >= 0, f"steps must be 0 or more; got {self.steps}")
+        require(self.turns > 0, f"turns must be positive; got {self.turns}")
         require(0 < self.learning_rate < math.inf, f"learning_rate must be positive; got {self.learning_rate}")
         for name in ("validation", "closest"):
             require(0 < getattr(self, name) < 1, f"{name} must be above 0 and below 1; got {getattr(self, name)}")
@@ -64,7 +68,7 @@ class GrowthConfig:
     num_nodes: int = 25
     tolerance: float | None = None
     changes: int = 11
-    moves: int = 20
+    moves: int = 10
     inserted: float = 0.35
     candidates: int = 8
     temperature: float = 0.01
@@ -81,7 +85,8 @@ class GrowthConfig:
 
 @dataclass(frozen=True, eq=False)
 class AdaptedMesh:
-    """A mesh on the way: the loss on the scenarios that change it, the error on those that judge, and the best mesh so far.
+    """A mesh on the way: the loss on the scenarios that change it, each when it last had its turn, the error on those that judge,
+    and the best mesh so far.
 
     With a tolerance the error is that on all scenarios, where it is larger.
     """
@@ -102,7 +107,7 @@ def adapt_mesh(
     was given is the first.
     """
     config = config or AdaptationConfig()
-    scenarios, best = _Scenarios(network, mesh, batch, config.validation), _Best()
+    scenarios, best = _Scenarios(network, mesh, batch, config), _Best()
     for moved, loss, error in _moves(scenarios, mesh, config, config.steps):
         yield best.among(moved, loss, error)
 
@@ -124,7 +129,7 @@ def grow_mesh(
         mesh.num_nodes <= growth.num_nodes,
         f"a mesh grows to {growth.num_nodes} nodes at most, but begins with {mesh.num_nodes}; begin with fewer, or allow more",
     )
-    scenarios = _Scenarios(network, mesh, batch, config.validation, cautious=growth.tolerance is not None)
+    scenarios = _Scenarios(network, mesh, batch, config, cautious=growth.tolerance is not None)
     best, rng = _Best(growth.tolerance), torch.Generator().manual_seed(growth.seed)
     kept, kept_loss, change = mesh, math.inf, "none"
     for _ in range(growth.changes + 1):
@@ -212,54 +217,29 @@ def mean_errors(network: GraphElementNetwork, meshes: Sequence[Mesh], batch: SFT
 
 
 class _Scenarios:
-    """Solved scenarios, of which the last judge and the others move nodes; what coarser meshes make of them is kept.
+    """Solved scenarios, of which the last judge and the others move nodes, in turns. `cautious`: all of them judge as well."""
 
-    Those stay where they are while nodes move, so that a step costs what one mesh costs.
-    """
-
-    def __init__(self, network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, judges: float, cautious: bool = False) -> None:
-        self.cautious = cautious
+    def __init__(
+        self, network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, config: AdaptationConfig, cautious: bool = False
+    ) -> None:
         network.validate(batch, mesh)
         require(len(batch.targets) > 0, "a mesh adapts to solved scenarios; this batch has no targets")
-        require(batch.num_items > 1, "a mesh adapts to two scenarios or more, of which one judges; got one")
-        first = batch.num_items - min(max(1, round(judges * batch.num_items)), batch.num_items - 1)
-        moving, judging = (batch.selected(items) for items in (range(first), range(first, batch.num_items)))
-        self.network, self.moving, self.batch = network, moving, collate([moving, judging])
-        with torch.no_grad():
-            self.inputs, self.frame = network.seen(self.batch, mesh.space)
-            joined = union(mesh, self.batch.num_items)
-            self.heard = network.hear(self.inputs, self.batch.queries, joined) if network.config.passes == 1 else {}
-        self.coarser: Mesh | None = None
-        self.states: Tensor | None = None
-        self.latents: dict[str, Tensor] = {}
+        num = batch.num_items
+        require(num > 1, "a mesh adapts to two scenarios or more, of which one judges; got one")
+        first = num - min(max(1, round(config.validation * num)), num - 1)
+        self.network, self.moving, self.num_judges = network, batch.selected(range(first)), num - first
+        self.turns = [batch.selected(range(turn, first, config.turns)) for turn in range(min(config.turns, first))]
+        self.judging = batch if cautious else batch.selected(range(first, num))
 
-    def __call__(self, mesh: Mesh) -> tuple[Float[Tensor, ""], float]:
-        """The loss of a mesh on those that move nodes, and its error on those that judge."""
-        network, joined = self.network, union(mesh, self.batch.num_items)
-        outputs = self._outputs(mesh, joined) if network.config.passes == 1 else network(self.batch, joined)
-        moving = {name: output[: len(self.moving.queries[name])] for name, output in outputs.items()}
-        answers = {name: network.answer(name, output.detach()) for name, output in outputs.items()}
-        errors = torch.stack(list(errors_of(network, answers, self.batch).values())).nanmean(0)
-        judged, overall = float(errors[self.moving.num_items :].nanmean()), float(errors.nanmean())
-        return network.loss(moving, self.moving), max(judged, overall) if self.cautious else judged
+    def loss(self, mesh: Mesh, step: int) -> Float[Tensor, ""]:
+        """The loss on those whose turn it is."""
+        batch = self.turns[step % len(self.turns)]
+        return self.network.loss(self.network(batch, union(mesh, batch.num_items)), batch)
 
-    def _outputs(self, mesh: Mesh, joined: MeshUnion) -> dict[str, Tensor]:
-        """What the network puts out, from what is kept of coarser meshes; with several passes nothing of them stays as it is."""
-        network = self.network
-        if mesh.coarser is not None and mesh.coarser is not self.coarser:
-            self._settle(mesh.coarser)
-        known = self.latents if mesh.coarser is not None and network.config.reads == "all" else {}
-        states = network.refine(self.inputs, joined, self.states if mesh.coarser is not None else None)
-        latents = network.revise(states, self.batch.queries, joined, known)
-        outputs = network.decoded(latents, self.batch.queries, joined, self.heard)
-        return {name: network.restored(name, out, self.batch.queries[name].items, self.frame) for name, out in outputs.items()}
-
-    @torch.no_grad()
-    def _settle(self, coarser: Mesh) -> None:
-        behind = union(coarser, self.batch.num_items)
-        settled = self.network.settle(self.inputs, behind)
-        self.coarser, self.states = coarser, settled[-1]
-        self.latents = self.network.recall(settled, self.batch.queries, behind)
+    def error(self, mesh: Mesh) -> float:
+        """The mean error on those that judge, in original units; where all judge as well, that on all of them if it is larger."""
+        errors = torch.stack(list(item_errors(self.network, self.judging, mesh).values())).nanmean(0)
+        return float(torch.maximum(errors[-self.num_judges :].nanmean(), errors.nanmean()))
 
 
 def _mean(errors: Mapping[str, Float[Tensor, " _items"]], num: int) -> list[float]:
@@ -269,20 +249,33 @@ def _mean(errors: Mapping[str, Float[Tensor, " _items"]], num: int) -> list[floa
 
 def _moves(scenarios: _Scenarios, mesh: Mesh, config: AdaptationConfig, steps: int) -> Iterator[tuple[Mesh, float, float]]:
     """The mesh, its loss and its error, before the first step and after each."""
-    space, least = mesh.space, least_distance(mesh, config.closest)
-    positions = mesh.positions.detach().clone().requires_grad_()
-    optimizer = torch.optim.Adam([positions], lr=config.learning_rate * space.unit_length)
-    current = replace(mesh, positions=positions)
+    nest, space = mesh.nest, mesh.space
+    positions = [level.positions.detach().clone().requires_grad_() for level in nest]
+    optimizer = torch.optim.Adam(positions, lr=config.learning_rate * space.unit_length)
+    current = _placed(nest, positions)
+    losses: deque[float] = deque(maxlen=len(scenarios.turns))
     for step in range(steps + 1):
-        loss, error = scenarios(current)
-        yield replace(current, positions=positions.detach().clone()), float(loss.detach()), error
+        loss = scenarios.loss(current, step)
+        losses.append(float(loss.detach()))
+        here = [nodes.detach().clone() for nodes in positions]
+        yield _placed(current.nest, here), math.fsum(losses) / len(losses), scenarios.error(current)
         if step < steps:
-            (positions.grad,) = torch.autograd.grad(loss, positions)
-            before = positions.detach().clone()
+            for nodes, gradient in zip(positions, torch.autograd.grad(loss, positions), strict=True):
+                nodes.grad = gradient
             optimizer.step()
             with torch.no_grad():
-                positions.copy_(kept_apart(before, space.project(positions), least))
-            current = mesh.moved(positions)
+                for level, nodes, before in zip(nest, positions, here, strict=True):
+                    nodes.copy_(kept_apart(before, space.project(nodes), least_distance(level, config.closest)))
+            current = _placed([level.moved(nodes) for level, nodes in zip(nest, positions, strict=True)], positions)
+
+
+def _placed(nest: Sequence[Mesh], positions: Sequence[Float[Tensor, "_nodes dim"]]) -> Mesh:
+    """The meshes of a nest, finest first, with these positions of their nodes, one behind the other."""
+    placed = None
+    for level, nodes in zip(reversed(nest), reversed(positions), strict=True):
+        placed = replace(level, positions=nodes, coarser=placed)
+    assert placed is not None
+    return placed
 
 
 def _middles(mesh: Mesh) -> tuple[Float[Tensor, "edges dim"], Float[Tensor, " edges"]]:

@@ -101,9 +101,14 @@ class Mesh:
         return replace(mesh_at(self.space, positions, connect), coarser=self.coarser, nesting_ratio=self.nesting_ratio)
 
     def of_nodes(self, positions: Float[Tensor, "_nodes dim"]) -> Mesh:
-        """A mesh of other nodes, more or fewer, nested as this one is."""
-        ratio = self.nesting_ratio
-        return self.moved(positions) if ratio is None else mesh_at(self.space, positions).nested(ratio)
+        """A mesh of other nodes, more or fewer, nested as this one is; coarser meshes of as many nodes as before stay."""
+        if self.nesting_ratio is None:
+            return self.moved(positions)
+        known, made = {level.num_nodes: level for level in self.nest[1:]}, None
+        finest, *coarser = mesh_at(self.space, positions).nested(self.nesting_ratio).nest
+        for level in reversed(coarser):
+            made = replace(known.get(level.num_nodes, level), coarser=made)
+        return replace(finest, coarser=made)
 
     def nested(self, ratio: float = 2.0) -> Mesh:
         """The mesh with ever coarser regular grids behind it, each with `ratio` times fewer nodes along every dimension.

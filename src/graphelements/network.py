@@ -119,7 +119,8 @@ class GraphElementNetwork(SFTNetwork):
         if self.representation in mesh.couplings:
             return mesh.couplings[self.representation]
         coupling = self.representation(mesh.positions, mesh.items, coarser, self.kernels)
-        learned = mesh.positions.requires_grad or any(True for _ in self.representation.parameters())
+        moving = mesh.positions.requires_grad or coarser.positions.requires_grad
+        learned = moving or any(True for _ in self.representation.parameters())
         if not learned:
             mesh.couplings[self.representation] = coupling
         return coupling

@@ -21,7 +21,7 @@ def adapt(
         float | None, typer.Option(help="Grow and prune to as few nodes as reach this mean squared error.")
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=0, help="Steps by which nodes move; if the mesh grows, after every change [80, 20].")
+        int | None, typer.Option(min=0, help="Steps by which nodes move; if the mesh grows, after every change [40, 10].")
     ] = None,
     scenarios: Annotated[int, typer.Option(min=2, help="Scenarios of the house to adapt to; the others are held out.")] = 16,
     figure: Annotated[Path | None, typer.Option(help="A picture of the meshes before and after, .png.")] = None,
