@@ -66,7 +66,7 @@ def assert_valid(mesh: Mesh, least: float) -> None:
 def test_nodes_move_to_a_smaller_loss_and_stay_in_the_space_and_apart(nested, rate):
     mesh = grid_mesh(HEAT.space, 4)
     mesh = mesh.nested() if nested else mesh
-    config = AdaptationConfig(steps=8, learning_rate=rate)
+    config = AdaptationConfig(steps=8, learning_rate=rate, turns=1)
     found = list(adapt_mesh(network(), mesh, scenarios(), config))
     assert len(found) == 9
     assert torch.equal(found[0].mesh.positions, mesh.positions)
@@ -90,7 +90,7 @@ def test_scenarios_take_turns_and_the_loss_is_that_of_a_whole_turn():
 
 
 def test_a_mesh_adapts_to_all_passes_of_a_network():
-    """What a step is judged by is what the network answers, also where nothing of coarser meshes can be kept."""
+    """What a step is judged by is what the network answers."""
     batch, gen = scenarios(8), build_network(HEAT, replace(SMALL, passes=2, gated=True), seed=1).eval()
     first, *_, last = adapt_mesh(gen, grid_mesh(HEAT.space, 3).nested(), batch, AdaptationConfig(steps=6, turns=1))
     judges = batch.selected(range(6, 8))

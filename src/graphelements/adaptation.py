@@ -38,11 +38,11 @@ class AdaptationConfig:
     """How nodes move: `steps` of Adam with `learning_rate`, in units of the space.
 
     The share `validation` of the scenarios judges the meshes and moves nothing. The others take turns: a step is made by one of
-    `turns` equal parts of them. Nodes keep `closest` times the spacing of an even mesh between them.
+    `turns` parts of them. Nodes keep `closest` times the spacing of an even mesh between them.
     """
 
     steps: int = 40
-    learning_rate: float = 2e-2
+    learning_rate: float = 1e-2
     validation: float = 0.25
     turns: int = 3
     closest: float = CLOSEST
@@ -85,8 +85,8 @@ class GrowthConfig:
 
 @dataclass(frozen=True, eq=False)
 class AdaptedMesh:
-    """A mesh on the way: the loss on the scenarios that change it, each when it last had its turn, the error on those that judge,
-    and the best mesh so far.
+    """A mesh on the way: the loss on the scenarios that change it, a mean over the last turns, the error on those that judge, and the
+    best mesh so far.
 
     With a tolerance the error is that on all scenarios, where it is larger.
     """

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from command_line import call
 
+from graphelements.adaptation import AdaptationConfig, GrowthConfig
 from graphelements.experiments import mesh_summary, optimised_meshes
 from graphelements.experiments.optimised_meshes import Work
 
@@ -19,7 +20,8 @@ COMMAND = ("reproduce", "optimised-meshes", "--quick", "--quiet")
 @pytest.fixture(autouse=True)
 def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two generated houses and few, small meshes, in an empty working directory."""
-    monkeypatch.setattr(optimised_meshes, "QUICK", Work(num_houses=1, num_generated=2, num_stable=1, steps=1, changes=2))
+    tiny = Work(1, 2, 1, AdaptationConfig(steps=1), GrowthConfig(changes=2, moves=1))
+    monkeypatch.setattr(optimised_meshes, "QUICK", tiny)
     for module in (optimised_meshes, mesh_summary):
         monkeypatch.setattr(module, "STABLE_SIZES", (3,))
     monkeypatch.chdir(tmp_path)
@@ -40,6 +42,7 @@ def test_trials_are_done_once_and_summarised(model: Path) -> None:
         ("grown", 3),
     ]
     assert all(len(t["positions"]) == t["nodes"] and t["valid"] for t in trials)
+    assert [len(level) for level in trials[5]["coarser"]] == [25, 16, 9, 4]  # behind 7x7
     assert sum(t["start"].startswith("scattered") for t in saved["houses"]["generated 0"]) == 6 * 3
     kinds = json.loads((folder / "summary.json").read_text())["kinds"]
     facts = kinds[model.parent.name]["facts"]
@@ -70,10 +73,12 @@ def test_models_that_differ_in_their_seed_are_summarised_together(model: Path) -
     assert table.index("## other") < table.index("## own")
 
     odd = json.loads((folder / "other.json").read_text())
-    (folder / "odd.json").write_text(json.dumps(odd | {"work": odd["work"] | {"steps": 7}}))
+    (folder / "odd.json").write_text(json.dumps(odd | {"work": odd["work"] | {"num_houses": 7}}))
+    (folder / "own-0.json").unlink()
     outcome = call(*COMMAND, "--model", f"own-0/{model.name}")
     assert outcome.code == 2
     assert "odd.json has trials of other work" in outcome.err
+    assert not (folder / "own-0.json").exists()  # said before anything is done
 
 
 def test_what_it_cannot_use_is_refused_before_anything_is_done(model: Path) -> None:

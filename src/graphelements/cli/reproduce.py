@@ -179,6 +179,7 @@ def _optimise_meshes(
     for source in models:
         load_meshed_checkpoint(source)
     houses = houses_of(data, work)
+    all_results(folder, houses, work)  # what is wrong with those that are there is said before any trial
     with Console(stderr=True, quiet=quiet).status("optimising meshes") as status:
         for name, source in names.items():
             carry_out(folder / f"{name}.json", source, houses, work, lambda text, name=name: status.update(f"{name}: {text}"))

@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,8 @@ STABLE_SIZES, NUM_STABLE, NUM_SEEDS = (5, 10, 15), 6, 3
 
 @dataclass(frozen=True)
 class Trial:
-    """One mesh of one house: where it began, and its errors on the judging scenarios before and after."""
+    """One mesh of one house: where it began, and its errors on the judging scenarios before and after; the positions of its nodes
+    and of those of the coarser meshes behind it."""
 
     start: str
     resolution: int
@@ -52,17 +53,18 @@ class Trial:
     valid: bool
     smallest_angle: float
     positions: list[list[float]]
+    coarser: list[list[list[float]]]
 
 
 @dataclass(frozen=True)
 class Work:
-    """Which houses, how many of them have trials with scattered nodes, how many steps nodes move, and how often meshes change."""
+    """Which houses, how many of them have trials with scattered nodes, how nodes move, and how meshes grow."""
 
     num_houses: int | None = None
     num_generated: int = NUM_GENERATED
     num_stable: int = NUM_STABLE
-    steps: int = AdaptationConfig().steps
-    changes: int = GrowthConfig().changes
+    adaptation: AdaptationConfig = AdaptationConfig()
+    growth: GrowthConfig = GrowthConfig()
 
 
 TEST_HOUSE = "house"
@@ -71,7 +73,7 @@ TEST_HOUSE = "house"
 CLAIMS = ("model", "weights", "work", "contents")
 """What trials must have in common to be in one file."""
 
-QUICK = Work(num_houses=3, num_generated=1, num_stable=1, steps=20, changes=6)
+QUICK = Work(3, 1, 1, AdaptationConfig(steps=20), GrowthConfig(changes=6))
 
 
 def houses_of(data: Path | None, work: Work) -> dict[str, Houses]:
@@ -147,27 +149,27 @@ def trials_of(
     network = loaded.network
     assert isinstance(network, GraphElementNetwork)
     given, judging = (_scenarios(house, some) for some in (range(GIVEN), range(GIVEN, house.num_scenarios)))
-    config = AdaptationConfig(steps=work.steps)
 
     def trial(start: str, resolution: int, mesh: Mesh, adapt: Callable[[Mesh], Iterator[AdaptedMesh]] | None) -> Trial:
         progress(f"{start} {resolution}x{resolution}")
         started, best = time.perf_counter(), mesh
         for step in adapt(mesh) if adapt is not None else ():
             best = step.best
-        seconds, report = time.perf_counter() - started, inspect_mesh(best)
-        valid = report.pieces == 1 and report.closest_nodes > 0 and report.smallest_angle > 0
+        seconds, reports = time.perf_counter() - started, [inspect_mesh(level) for level in best.nest]
+        valid = all(told.pieces == 1 and told.closest_nodes > 0 and told.smallest_angle > 0 for told in reports)
         before, after = mean_errors(network, [mesh, best], judging)
-        positions = np.round(best.positions.double().numpy(), 5).tolist()
-        return Trial(start, resolution, best.num_nodes, before, after, seconds, valid, report.smallest_angle, positions)
+        finest, *coarser = (np.round(level.positions.double().numpy(), 5).tolist() for level in best.nest)
+        angle = min(told.smallest_angle for told in reports)
+        return Trial(start, resolution, best.num_nodes, before, after, seconds, valid, angle, finest, coarser)
 
     def moved(mesh: Mesh) -> Iterator[AdaptedMesh]:
-        return adapt_mesh(network, mesh, given, config)
+        return adapt_mesh(network, mesh, given, work.adaptation)
 
     def grown(mesh: Mesh) -> Iterator[AdaptedMesh]:
         even, last = mesh_for(loaded, 7), given.selected(range(GIVEN - GIVEN // 4, GIVEN))
         tolerance = max(mean_errors(network, [even], some)[0] for some in (given, last))
-        growth = GrowthConfig(even.num_nodes, tolerance, work.changes, moves=min(work.steps, GrowthConfig().moves))
-        return grow_mesh(network, mesh, given, growth, config)
+        growth = replace(work.growth, num_nodes=even.num_nodes, tolerance=tolerance)
+        return grow_mesh(network, mesh, given, growth, work.adaptation)
 
     for size in SIZES:
         yield trial("even", size, mesh_for(loaded, size), moved)

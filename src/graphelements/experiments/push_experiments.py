@@ -10,6 +10,11 @@ PUSHING_LOGS, PUSHING_PIXELS = "pushing-logs", "pushing-pixels"
 the latter beside its own results."""
 LEFT_OPEN = "what 64 pixels leave open"
 
+
+def _longer(steps: int) -> tuple[str, ...]:
+    return f"training.steps={steps}", f"training.validate_every={steps // 4}"
+
+
 PUSHING = Experiment(
     "pushing",
     "pushing",
@@ -18,14 +23,19 @@ PUSHING = Experiment(
         Curve("default", "default (ours)", "default", resolutions=SIZES[-1:]),
         Curve("mixed", "ours, one model for all sizes", "mixed", resolutions=SIZES),
         Curve("summed", "ours, states summed", "summed", resolutions=SIZES[-1:]),
+        Curve("default-long", "ours, three times as long", "default", _longer(5400), SIZES[-1:]),
         Curve("np", "neural process", "np"),
         Curve("np-tuned", "neural process, tuned", "np-tuned"),
+        Curve("np-tuned-long", "neural process, tuned, three times as long", "np-tuned", _longer(6300)),
         Curve("attention", "attention", "attention"),
+        Curve("attention-long", "attention, three times as long", "attention", _longer(9600)),
         Curve("no-picture", "ours, without the picture", "no-picture", resolutions=SIZES[-1:]),
         Curve("examples", "attention, 50 examples instead of the picture", "examples"),
     ),
     against=(
         ("default", "np-tuned"),
+        ("default-long", "np-tuned-long"),
+        ("default-long", "attention-long"),
         ("default", "attention"),
         ("default", "mixed"),
         ("default", "summed"),

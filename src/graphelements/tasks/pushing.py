@@ -52,15 +52,15 @@ ATTENDING = replace(ATTENTION, latent_size=64, hidden_size=128, num_octaves=4)
 
 
 def _tuned(steps: int, rate: float) -> TrainingConfig:
-    """About as long as the others: a third of an hour on a thread."""
+    """About as long as the others: six minutes on a thread."""
     return TrainingConfig(steps=steps, learning_rate=rate, optimizer="muon", validate_every=steps // 4)
 
 
 PRESETS = {
-    "default": RunConfig(NETWORK, MeshConfig(), BATCHES, _tuned(5400, 5e-3)),
-    "mixed": RunConfig(NETWORK, MeshConfig(), replace(BATCHES, resolutions=SIZES, meshes=len(SIZES)), _tuned(5400, 5e-3)),
+    "default": RunConfig(NETWORK, MeshConfig(), BATCHES, _tuned(1800, 5e-3)),
+    "mixed": RunConfig(NETWORK, MeshConfig(), replace(BATCHES, resolutions=SIZES, meshes=len(SIZES)), _tuned(1800, 5e-3)),
     "summed": RunConfig(
-        replace(NETWORK, decoder_sees="value"), MeshConfig(), replace(BATCHES, integrated=True), _tuned(5400, 5e-3)
+        replace(NETWORK, decoder_sees="value"), MeshConfig(), replace(BATCHES, integrated=True), _tuned(1800, 5e-3)
     ),
     "paper": RunConfig(
         replace(PAPER, representation="multilinear"), MeshConfig(), PLAIN, TrainingConfig(steps=4000, validate_every=1000)
@@ -70,10 +70,10 @@ PRESETS = {
         batches=replace(PLAIN, resolutions=(1,)),
         training=TrainingConfig(steps=3000, learning_rate=1e-3, validate_every=1000),
     ),
-    "np-tuned": RunConfig(PROCESS, batches=FREE, training=_tuned(6300, 4e-3)),
-    "attention": RunConfig(ATTENDING, batches=FREE, training=_tuned(9600, 6e-3)),
-    "no-picture": RunConfig(NETWORK, MeshConfig(), replace(BATCHES, inputs=("blank",)), _tuned(5400, 5e-3)),
-    "examples": RunConfig(ATTENDING, batches=replace(FREE, inputs=("examples",)), training=_tuned(9600, 6e-3)),
+    "np-tuned": RunConfig(PROCESS, batches=FREE, training=_tuned(2100, 4e-3)),
+    "attention": RunConfig(ATTENDING, batches=FREE, training=_tuned(3200, 6e-3)),
+    "no-picture": RunConfig(NETWORK, MeshConfig(), replace(BATCHES, inputs=("blank",)), _tuned(1800, 5e-3)),
+    "examples": RunConfig(ATTENDING, batches=replace(FREE, inputs=("examples",)), training=_tuned(3200, 6e-3)),
 }
 """The paper's, `paper` and `np`, are told the push beside the picture and sum over the nodes; of the others the query tells the
 push, and ours is read where it goes. `default` learns on one mesh, 4 x 4; `mixed` is the same on all four sizes; `summed` is
