@@ -85,8 +85,8 @@ class GrowthConfig:
 
 @dataclass(frozen=True, eq=False)
 class AdaptedMesh:
-    """A mesh on the way: the loss on the scenarios that change it, a mean over the last turns, the error on those that judge, and the
-    best mesh so far.
+    """A mesh on the way: the loss on the scenarios that change it, a mean over the last turns, the error on those that judge, and
+    the best mesh so far.
 
     With a tolerance the error is that on all scenarios, where it is larger.
     """

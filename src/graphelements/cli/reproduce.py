@@ -117,6 +117,7 @@ def _check_simulator(data: Path | None, folder: Path, quiet: bool) -> None:
 
 def _judge_pixels(data: Path | None, folder: Path, quick: bool, quiet: bool) -> None:
     """What the pixels of pushed objects leave open, as a table and a figure."""
+    from rich.console import Console
     from rich.progress import Progress
 
     from ..errors import require
@@ -127,11 +128,11 @@ def _judge_pixels(data: Path | None, folder: Path, quick: bool, quiet: bool) -> 
     require(data is not None, f"{PUSHING_PIXELS} needs --data, a file of `graphelements data generate pushing`")
     assert data is not None
     require_writable(folder / "summary.json")
-    with Progress(disable=quiet, transient=True) as bar:
+    with Progress(console=Console(stderr=True), disable=quiet, transient=True) as bar:
         task = bar.add_task("simulating", total=None)
         summary, found = left_open(data, quick, progress=lambda done, of: bar.update(task, completed=done, total=of))
     table = table_of(summary)
-    write_results(folder, summary, table, {"alike.png": draw(found)})
+    write_results(folder, summary, table, {"alike.png": draw(found["sides"])})
     typer.echo(table)
     typer.echo(f"summary, table and figure are in {folder}")
 

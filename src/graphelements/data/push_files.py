@@ -50,7 +50,7 @@ def random_pushes(made: PushObject, num: int, rng: np.random.Generator) -> Float
         places = distance[:, None] * np.stack([np.cos(around), np.sin(around)], -1)
         angles = (around + rng.uniform(-ASIDE, ASIDE, num)) % (2 * math.pi) - math.pi  # the way back, aside
         drawn = np.column_stack([places, angles])
-        found = np.concatenate([found, drawn[starts_free(made.key, drawn)]])
+        found = np.concatenate([found, drawn[starts_free(made, drawn)]])
     return found[:num]
 
 
@@ -74,9 +74,9 @@ def motions_of(key: str, pushes: Float[np.ndarray, "n 3"]) -> Float[np.ndarray, 
     return pushed(PatchFriction(made.support()), made.outline, TIP, pushes[:, :2], pushes[:, 2])
 
 
-def starts_free(key: str, pushes: Float[np.ndarray, "n 3"]) -> Bool[np.ndarray, " n"]:
+def starts_free(made: PushObject, pushes: Float[np.ndarray, "n 3"]) -> Bool[np.ndarray, " n"]:
     """Whether tips have room where they start."""
-    return PushObject(key).outline.nearest(pushes[:, :2])[1] > TIP.radius + CLEARANCE
+    return made.outline.nearest(pushes[:, :2])[1] > TIP.radius + CLEARANCE
 
 
 def on_all_cores(work: Callable[..., Result], jobs: Sequence[tuple[Any, ...]]) -> Iterator[Result]:

@@ -143,7 +143,7 @@ class Pushes:
         targets = self._exact if self.without_noise else self._told[:, 4:]
         given, rows, told = {}, chosen[:, None], self.sft.outputs[0].conditions == 0
         for name in (f.name for f in self.sft.inputs):
-            drawn = self._drawn(name, chosen, seed)
+            drawn = self.drawn(name, chosen, seed)
             seen = None
             if name in PICTURES:
                 seen = self._pictures[torch.as_tensor(self.objects)[chosen, None], drawn] * (name == "pixels")
@@ -156,7 +156,7 @@ class Pushes:
         asked = asked_for(self._told[rows.flatten()], items, self.sft)
         return SFTBatch(given, {"motion": asked}, {"motion": targets[rows.flatten()]}, len(chosen))
 
-    def _drawn(self, name: str, chosen: Int[Tensor, " chosen"], seed: int | None) -> Int[Tensor, "chosen drawn"]:
+    def drawn(self, name: str, chosen: Int[Tensor, " chosen"], seed: int | None) -> Int[Tensor, "chosen drawn"]:
         """Which pixels, or which pushes, items are given; without a seed what a generator of each object's own has drawn."""
         if name == "push":
             return chosen[:, None]

@@ -8,7 +8,7 @@ SIZES = (1, 2, 3, 4)
 PUSHING_LOGS, PUSHING_PIXELS = "pushing-logs", "pushing-pixels"
 """Names of what trains nothing: the check of the simulator against real pushes, and what the pixels leave open. `pushing` draws
 the latter beside its own results."""
-LEFT_OPEN = "what 64 pixels leave open"
+OBSERVER = "ideal observer of the pixels"
 
 
 def _longer(steps: int) -> tuple[str, ...]:

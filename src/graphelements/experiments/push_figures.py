@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..checkpoints import SHIPPED, load_checkpoint
-from ..data.push_files import TIP, random_pushes, simulate
+from ..data.push_files import motions_of, random_pushes, simulate
 from ..data.push_objects import CLASSES, PushObject
 from ..data.pushes import picture_of
-from ..data.quasi_static import PatchFriction, pushed
 from ..tasks import get_task
 from ..tasks.push_motions import COLOURS, PREDICTED, TRUE, draw_motion, draw_picture, draw_push, predict_motion, sampled
 from .curve_figures import FAINT, draw_line, finish, label_ends, new_figure
@@ -76,7 +75,7 @@ def draw_pushes(summary: Summary) -> Figure:
     for column, key in enumerate(OBJECTS):
         made, picture = PushObject(key), picture_of(key)
         push = random_pushes(made, 40, np.random.default_rng(column))
-        motions = pushed(PatchFriction(made.support()), made.outline, TIP, push[:, :2], push[:, 2])
+        motions = motions_of(key, push)
         turns, far = np.abs(motions[:, 2]), np.flatnonzero(np.hypot(*motions[:, :2].T) > 0.015)
         for row, chosen in enumerate((far[turns[far].argmin()], turns.argmax())):
             here = axes[row, column]

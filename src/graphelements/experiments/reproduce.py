@@ -27,7 +27,7 @@ from .comparison import learned
 from .evaluation import save_evaluation
 from .experiment import QUICK, QUICK_LARGEST, Curve, Experiment
 from .poisson_experiments import DEFAULT_ABLATION, OPTIMISED_MESHES, POISSON_ABLATION, POISSON_SQUARE
-from .push_experiments import LEFT_OPEN, PUSHING, PUSHING_PIXELS
+from .push_experiments import OBSERVER, PUSHING, PUSHING_PIXELS
 from .runs import MODEL, Run, completed, differences, settings_of, train
 from .sphere_experiments import POISSON_SPHERE, SCATTERED_SPHERE
 from .summaries import summarised, table_of, write_results
@@ -203,7 +203,7 @@ class Reproduction:
                 paths.setdefault(cell.curve.name, []).append(path)
             summary = summarised(self.experiment, paths, self.houses.origin, str(self.houses.test), self.quick)
             summary["optimised"] = self._optimised(finished)
-            summary["references"] |= self._left_open()
+            summary["references"] |= self._observer()
             table = table_of(summary)
             drawn = {name: draw(summary) for name, draw in FIGURES.get(self.experiment.name, {}).items()}
             write_results(self.out, summary, table, drawn)
@@ -229,19 +229,19 @@ class Reproduction:
         }
         return {curve: errors for curve, errors in found.items() if errors}
 
-    def _left_open(self) -> dict[str, Any]:
-        """The least error that the pixels of pushed objects allow, from `pushing-pixels` beside this experiment."""
+    def _observer(self) -> dict[str, Any]:
+        """The error of one who knows all but what the pixels of pushed objects leave open, from `pushing-pixels` beside this."""
         path = self.out.parent / PUSHING_PIXELS / "summary.json"
         if self.experiment.name != PUSHING.name or not exists(path):
             return {}
         told = read_json(path, f"a summary saved by `graphelements reproduce {PUSHING_PIXELS}`")
         try:
-            if told["contents"] != self.houses.contents:
-                return {}  # of other objects
-            error = float(told["error"])
+            fits = told["contents"] == self.houses.contents and told["quick"] == self.quick
+            error = float(told["observers"]["sides"]["error"])
         except (KeyError, TypeError, ValueError):
             raise InputError(f"{path} is not a summary of `graphelements reproduce {PUSHING_PIXELS}`; move it away") from None
-        return {LEFT_OPEN: {"0": {"mean": error, "std": None, "of_seed": [error], "nodes": 0, "seconds_per_scenario": 0.0}}}
+        found = {"mean": error, "std": None, "of_seed": [error], "nodes": 0, "seconds_per_scenario": 0.0}
+        return {OBSERVER: {"0": found}} if fits else {}
 
     def _path(self, cell: Cell) -> Path:
         return self.out / f"{cell.name}.json"
