@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from evaluations import write_all
 
+from graphelements.experiments import optimised_meshes
 from graphelements.experiments.poisson_experiments import SIZES
 from graphelements.experiments.reproduce import EXPERIMENTS, FIGURES, Cell, HouseFiles, Reproduction
 from graphelements.experiments.summaries import summarised, table_of
@@ -46,29 +46,35 @@ def test_every_line_is_named_beside_its_end_and_no_two_names_overlap(tmp_path: P
     assert expected <= shown
 
 
-def test_optimised_meshes_are_one_more_curve(tmp_path: Path) -> None:
+def test_optimised_meshes_are_one_more_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = EXPERIMENTS["poisson-square"]
     paths = write_all(tmp_path / "poisson-square", chosen)
     houses = {"house 17": 0.1, "house 20": 0.3, "generated 0": 100.0}
-    trial = {"start": "even", "nodes": 4, "before": 1.0, "seconds": 1.0, "valid": True, "smallest_angle": 45.0, "positions": []}
+    trial = {"start": "even", "nodes": 4, "before": 1.0, "seconds": 1.0, "valid": True, "smallest_angle": 45.0}
+    trial |= {"positions": [], "coarser": []}
     found = {name: [trial | {"resolution": k, "after": error / k} for k in SIZES] for name, error in houses.items()}
     beside = tmp_path / "optimised-meshes"
     beside.mkdir()
     for seed in range(2):
         for trials in found.values():
             trials[0]["after"] *= 1 + seed
-        claims = {"model": "m", "weights": "w", "work": {}, "contents": {}}
+        claims = {"model": "m", "weights": "w", "work": {}, "contents": {name: f"of {name}" for name in houses}}
         (beside / f"default-{seed}.json").write_text(json.dumps(claims | {"houses": found}))
     files = HouseFiles(Path("t"), "train", Path("t"), "test", "generated houses", {"houses": 2})
     cells = {Cell(c, seed): path for c in chosen.curves for seed, path in enumerate(paths[c.name])}
     reproduction = Reproduction(chosen, tmp_path / "poisson-square", files)
+    contents = {"house 17": "of house 17", "house 20": "of house 20"}
+    monkeypatch.setattr(optimised_meshes, "contents_of", lambda data, subset: contents)
     optimised = reproduction._optimised(cells)
     assert list(optimised) == ["default"]
     assert optimised["default"]["2"]["of_seed"] == pytest.approx([0.1, 0.2])
     assert optimised["default"]["7"]["mean"] == pytest.approx(0.2 / 7)
     assert optimised["default"]["7"]["std"] == pytest.approx(0)
     summary = summarised(chosen, paths, "generated houses", "houses.npz", quick=False) | {"optimised": optimised}
-    assert replace(reproduction, houses=replace(files, contents={"houses": 4}))._optimised(cells) == {}  # not all were tried
+    contents["house 20"] = "of another"
+    assert reproduction._optimised(cells) == {}
+    contents |= {"house 20": "of house 20", "house 21": "of house 21"}
+    assert reproduction._optimised(cells) == {}  # not all were tried
     assert "| default (ours), optimised meshes | 2 | 0.150 ± 0.071 | 0.067 ± 0.000 |" in table_of(summary)
     figure = FIGURES["poisson-square"]["errors.png"](summary)
     assert figure is not None

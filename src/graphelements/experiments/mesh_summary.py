@@ -98,15 +98,17 @@ def _values(houses: Trials, start: str, size: int, *names: str) -> list[np.ndarr
     return [np.array([trial[name] for trial in chosen]) for name in names]
 
 
-def optimised_errors(results: list[dict[str, Any]], num_houses: int) -> dict[str, dict[str, Any]]:
-    """By size: the error of optimised meshes on the test houses, on scenarios that adapted nothing; over models as above.
+def optimised_errors(results: list[dict[str, Any]], contents: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """By size: the error of optimised meshes on test houses of these contents, on scenarios that adapted nothing; over models as
+    above.
 
-    Models that have not been through all `num_houses` of them do not count.
+    Models that have not been through all of them, or through others, do not count.
     """
     errors: dict[str, list[float]] = {}
     for found in results:
         houses = {name: trials for name, trials in found["houses"].items() if name.startswith(TEST_HOUSE)}
-        for size in SIZES if len(houses) == num_houses else ():
+        same = all(found["contents"].get(name) == content for name, content in contents.items())
+        for size in SIZES if same and set(houses) == set(contents) else ():
             (after,) = _values(houses, "even", size, "after")
             errors.setdefault(str(size), []).append(float(after.mean()))
     over_models = {size: _over_models(of_size) for size, of_size in errors.items()}

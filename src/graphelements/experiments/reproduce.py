@@ -221,12 +221,10 @@ class Reproduction:
         if not files:
             return {}
         from .mesh_summary import optimised_errors
-        from .optimised_meshes import read_results
+        from .optimised_meshes import contents_of, read_results
 
-        found = {
-            curve: optimised_errors(list(map(read_results, paths)), self.houses.contents["houses"])
-            for curve, paths in files.items()
-        }
+        contents = contents_of(self.houses.test, self.houses.test_subset)
+        found = {curve: optimised_errors(list(map(read_results, paths)), contents) for curve, paths in files.items()}
         return {curve: errors for curve, errors in found.items() if errors}
 
     def _observer(self) -> dict[str, Any]:
