@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; the marker says the same once more
+# Okabe and Ito's colours and Tol's teal, which colour-blind readers can tell apart; the marker says the same once more
 STYLES = {
     "default": ("#0072B2", "o"),
     "paper-grid": ("#E69F00", "s"),
     "paper": ("#CC79A7", "^"),
-    "nodes": ("#56B4E9", "P"),
+    "nodes": ("#44AA99", "P"),
     "paper-moving": ("#F0E442", "<"),
     "np": ("#009E73", "v"),
-    "np-tuned": ("#009E73", "^"),
+    "np-tuned": ("#56B4E9", "v"),
     "attention": ("#D55E00", "D"),
     "mixed": ("#56B4E9", "s"),
     "summed": ("#009E73", "s"),
     "default-long": ("#0072B2", "*"),
-    "np-tuned-long": ("#56B4E9", "^"),
+    "np-tuned-long": ("#44AA99", "^"),
     "attention-long": ("#D55E00", "P"),
     "no-picture": ("#000000", "x"),
     "examples": ("#E69F00", "P"),
