@@ -160,7 +160,8 @@ class GraphElementNetwork(SFTNetwork):
         `absorb` gives them (with one pass: as `seen` does), where queries hear them directly.
         """
         mesh = self.meshes(meshes)
-        return self.decoded(self.recall(states, queries, mesh), queries, mesh, self.hear(inputs, queries, mesh))
+        latents, heard = self.recall(states, queries, mesh), self.hear(inputs, queries, mesh)
+        return {name: self.decode(name, latents[name], query, mesh, heard.get(name)) for name, query in queries.items()}
 
     def recall(
         self, states: Float[Tensor, "nodes latent"] | Sequence[Tensor], queries: Mapping[str, Queries], mesh: MeshUnion
@@ -170,19 +171,9 @@ class GraphElementNetwork(SFTNetwork):
         known = {}
         if coarser_states and mesh.coarser is not None and self.share is not None:
             known = self.recall(coarser_states, queries, mesh.coarser)
-        return self.revise(states_here, queries, mesh, known)
-
-    def revise(
-        self,
-        states: Float[Tensor, "_nodes latent"],
-        queries: Mapping[str, Queries],
-        mesh: MeshUnion,
-        known: Mapping[str, Float[Tensor, "_queries latent"]],
-    ) -> dict[str, Float[Tensor, "_queries latent"]]:
-        """z(x) of one mesh, given that of the coarser ones behind it, if there are any."""
         found = {}
         for name, query in queries.items():
-            latents = self.integrate(states, query, mesh) if query.points is None else self.gather(states, query, mesh)
+            latents = (self.integrate if query.points is None else self.gather)(states_here, query, mesh)
             comparable = query.points is not None or self.config.integration == "area"  # sums over more nodes are larger
             if self.share is not None and comparable:  # also without coarser meshes: all weights have gradients in every step
                 left = mesh.has_coarser[query.items] * torch.sigmoid(self.share(latents) - DOUBT)
@@ -219,16 +210,6 @@ class GraphElementNetwork(SFTNetwork):
                     parts.append(query.points.new_zeros(len(query), self.config.encoder_hidden[-1]))
             heard[name] = torch.cat(parts, -1)
         return heard
-
-    def decoded(
-        self,
-        latents: Mapping[str, Float[Tensor, "_queries latent"]],
-        queries: Mapping[str, Queries],
-        mesh: MeshUnion,
-        heard: Mapping[str, Float[Tensor, "_queries _heard"]],
-    ) -> dict[str, Float[Tensor, "_queries _channels"]]:
-        """d_j(z(x), what is heard, c) of all queries."""
-        return {name: self.decode(name, latents[name], query, mesh, heard.get(name)) for name, query in queries.items()}
 
     def encode(
         self, name: str, samples: FunctionSamples, coupling: Coupling, mesh: MeshUnion

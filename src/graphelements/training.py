@@ -188,13 +188,8 @@ def share(batch: SFTBatch, meshes: Meshes, rank: int, world_size: int) -> tuple[
 @torch.no_grad()
 def item_errors(network: SFTNetwork, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, " _items"]]:
     """The mean error of every item and output in original units, in its loss's measure; NaN for an item without queries."""
-    return errors_of(network, network.predict(batch, meshes), batch)
-
-
-def errors_of(network: SFTNetwork, answers: Mapping[str, Tensor], batch: SFTBatch) -> dict[str, Float[Tensor, " _items"]]:
-    """The same of answers that are there already."""
     errors = {}
-    for name, answer in answers.items():
+    for name, answer in network.predict(batch, meshes).items():
         require(name in batch.targets, f"errors need targets of {name!r}; this batch has only queries")
         error, items = network.losses[name].error(answer, batch.targets[name]), batch.queries[name].items  # type: ignore[operator]
         total = error.new_zeros(batch.num_items).index_add(0, items, error)
