@@ -19,7 +19,7 @@ POISSON_SQUARE = Experiment(
         Curve("paper", "paper, soft nearest", "paper"),
         Curve("paper-grid", "paper, barycentric", "paper-grid"),
         Curve("default", "default (ours)", "default", resolutions=SIZES + LARGER),
-        Curve("nodes", "default, read from nodes alone", "nodes", resolutions=SIZES + LARGER),
+        Curve("nodes", "ours, nodes alone", "nodes", resolutions=SIZES + LARGER),
         Curve("paper-moving", "paper, nodes that learn", "paper-moving"),
         Curve("np", "neural process", "np"),
         Curve("np-tuned", "neural process, tuned", "np-tuned"),

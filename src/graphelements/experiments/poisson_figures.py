@@ -19,14 +19,15 @@ ELEMENTS_LABEL = "finite elements"
 
 def draw_errors(summary: Summary) -> Figure:
     """The paper's first result: error against resolution, methods without a mesh as level lines."""
-    figure, (axes,) = new_figure(1, (7.2, 4.6), summary)
+    figure, (axes,) = new_figure(1, (8.0, 4.6), summary)
     labels = [draw_line(axes, line, SIZES) for line in summary["lines"]]
     mean = summary["references"]["mean temperature"]["0"]["mean"]
     for curve, errors in summary["optimised"].items():
         colour, marker = STYLES[curve]
         values = [errors[str(size)]["mean"] for size in SIZES]
         axes.plot(SIZES, values, color=colour, marker=marker, markersize=4, linewidth=1.2, linestyle=(0, (1, 1)))
-        labels.append((values[-1], labelled(summary, curve) + OPTIMISED, colour))
+        once = " (one seed)" if all(len(error["of_seed"]) == 1 for error in errors.values()) else ""
+        labels.append((values[-1], f"{labelled(summary, curve)}{OPTIMISED}{once}", colour))
     labels += [_draw_elements(axes, summary, SIZES), (mean, "mean temperature", FAINT)]
     axes.axhline(mean, color=FAINT, linewidth=0.8)
     finish(axes, SIZES, "mean squared error")
