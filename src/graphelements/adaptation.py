@@ -37,13 +37,15 @@ AT_ONCE = 0.2  # of its nodes come to a mesh for inputs before edges are judged 
 class AdaptationConfig:
     """How nodes move: `steps` of Adam with `learning_rate`, in units of the space.
 
-    The share `validation` of the scenarios judges the meshes and moves nothing. The others take turns: a step is made by one of
-    `turns` parts of them. Nodes keep `closest` times the spacing of an even mesh between them.
+    The share `validation` of the scenarios moves nothing and judges whether it helped: their errors must have fallen, in the
+    mean of logarithms, by so many `standard_errors`. The others take turns: a step is made by one of `turns` parts of them. Nodes
+    keep `closest` times the spacing of an even mesh between them.
     """
 
     steps: int = 40
     learning_rate: float = 1e-2
     validation: float = 0.25
+    standard_errors: float = 1.5
     turns: int = 3
     closest: float = CLOSEST
 
@@ -52,6 +54,7 @@ class AdaptationConfig:
         require(self.steps >= 0, f"steps must be 0 or more; got {self.steps}")
         require(self.turns > 0, f"turns must be positive; got {self.turns}")
         require(0 < self.learning_rate < math.inf, f"learning_rate must be positive; got {self.learning_rate}")
+        require(0 <= self.standard_errors < math.inf, f"standard_errors must be 0 or more; got {self.standard_errors}")
         for name in ("validation", "closest"):
             require(0 < getattr(self, name) < 1, f"{name} must be above 0 and below 1; got {getattr(self, name)}")
 
@@ -85,10 +88,10 @@ class GrowthConfig:
 
 @dataclass(frozen=True, eq=False)
 class AdaptedMesh:
-    """A mesh on the way: the loss on the scenarios that change it, a mean over the last turns, the error on those that judge, and
-    the best mesh so far.
+    """A mesh on the way: the loss on the scenarios that change it, a mean over the last turns, the error on all scenarios, and
+    the best mesh so far with its error.
 
-    With a tolerance the error is that on all scenarios, where it is larger.
+    With a tolerance the error is that on the scenarios that judge, where it is larger.
     """
 
     mesh: Mesh
@@ -103,13 +106,14 @@ def adapt_mesh(
 ) -> Iterator[AdaptedMesh]:
     """Move the nodes of a mesh for the items of a batch, solved scenarios of one problem instance; yields it after every step.
 
-    The last items judge the meshes and move nothing. The best mesh has the least error on them, in original units; the mesh as it
-    was given is the first.
+    The best mesh has the least error on all items, in original units, if it surely helped the last ones too, which moved nothing;
+    otherwise it is the mesh as it was given.
     """
     config = config or AdaptationConfig()
-    scenarios, best = _Scenarios(network, mesh, batch, config), _Best()
-    for moved, loss, error in _moves(scenarios, mesh, config, config.steps):
-        yield best.among(moved, loss, error)
+    scenarios = _Scenarios(network, mesh, batch, config)
+    best = _Best(scenarios.num_judges, config.standard_errors)
+    for moved, loss, errors in _moves(scenarios, mesh, config, config.steps):
+        yield best.among(moved, loss, errors)
 
 
 def grow_mesh(
@@ -121,23 +125,23 @@ def grow_mesh(
 ) -> Iterator[AdaptedMesh]:
     """Grow a mesh for the items of a batch, and move its nodes; yields it after every step.
 
-    The best mesh has the least error on the last items, which judge. With a tolerance it has the fewest nodes of those that reach
-    it, on the judging items and on all of them: a few could do so by chance.
+    The best mesh is that of `adapt_mesh`. With a tolerance it has the fewest nodes of those that reach it, on the judging items
+    and on all of them: a few could do so by chance.
     """
     growth, config = growth or GrowthConfig(), config or AdaptationConfig()
     require(
         mesh.num_nodes <= growth.num_nodes,
         f"a mesh grows to {growth.num_nodes} nodes at most, but begins with {mesh.num_nodes}; begin with fewer, or allow more",
     )
-    scenarios = _Scenarios(network, mesh, batch, config, cautious=growth.tolerance is not None)
-    best, rng = _Best(growth.tolerance), torch.Generator().manual_seed(growth.seed)
+    scenarios = _Scenarios(network, mesh, batch, config)
+    best = _Best(scenarios.num_judges, config.standard_errors, growth.tolerance)
+    rng = torch.Generator().manual_seed(growth.seed)
     kept, kept_loss, change = mesh, math.inf, "none"
     for _ in range(growth.changes + 1):
-        loss, error = math.inf, math.inf
-        for moved, loss, error in _moves(scenarios, mesh, config, growth.moves):
-            yield best.among(moved, loss, error)
-            mesh = moved
-        reached = growth.tolerance is not None and error <= growth.tolerance
+        loss, reached = math.inf, False
+        for moved, loss, errors in _moves(scenarios, mesh, config, growth.moves):
+            yield best.among(moved, loss, errors)
+            mesh, reached = moved, best.reached(errors)
         chance = math.exp(min(0.0, -(loss / kept_loss - 1) / growth.temperature))
         stays = reached if change == "removal" else change == "none" or float(torch.rand((), generator=rng)) < chance
         if not stays:
@@ -217,29 +221,25 @@ def mean_errors(network: GraphElementNetwork, meshes: Sequence[Mesh], batch: SFT
 
 
 class _Scenarios:
-    """Solved scenarios, of which the last judge and the others move nodes, in turns. `cautious`: all of them judge as well."""
+    """Solved scenarios, of which the last judge and the others move nodes, in turns."""
 
-    def __init__(
-        self, network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, config: AdaptationConfig, cautious: bool = False
-    ) -> None:
+    def __init__(self, network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, config: AdaptationConfig) -> None:
         network.validate(batch, mesh)
         require(len(batch.targets) > 0, "a mesh adapts to solved scenarios; this batch has no targets")
         num = batch.num_items
         require(num > 1, "a mesh adapts to two scenarios or more, of which one judges; got one")
         first = num - min(max(1, round(config.validation * num)), num - 1)
-        self.network, self.moving, self.num_judges = network, batch.selected(range(first)), num - first
+        self.network, self.all, self.moving, self.num_judges = network, batch, batch.selected(range(first)), num - first
         self.turns = [batch.selected(range(turn, first, config.turns)) for turn in range(min(config.turns, first))]
-        self.judging = batch if cautious else batch.selected(range(first, num))
 
     def loss(self, mesh: Mesh, step: int) -> Float[Tensor, ""]:
         """The loss on those whose turn it is."""
         batch = self.turns[step % len(self.turns)]
         return self.network.loss(self.network(batch, union(mesh, batch.num_items)), batch)
 
-    def error(self, mesh: Mesh) -> float:
-        """The mean error on those that judge, in original units; where all judge as well, that on all of them if it is larger."""
-        errors = torch.stack(list(item_errors(self.network, self.judging, mesh).values())).nanmean(0)
-        return float(torch.maximum(errors[-self.num_judges :].nanmean(), errors.nanmean()))
+    def errors(self, mesh: Mesh) -> Float[Tensor, " items"]:
+        """The mean error over the outputs of every scenario, in original units."""
+        return torch.stack(list(item_errors(self.network, self.all, mesh).values())).nanmean(0)
 
 
 def _mean(errors: Mapping[str, Float[Tensor, " _items"]], num: int) -> list[float]:
@@ -247,8 +247,8 @@ def _mean(errors: Mapping[str, Float[Tensor, " _items"]], num: int) -> list[floa
     return torch.stack(list(errors.values())).nanmean(0).reshape(num, -1).nanmean(1).tolist()
 
 
-def _moves(scenarios: _Scenarios, mesh: Mesh, config: AdaptationConfig, steps: int) -> Iterator[tuple[Mesh, float, float]]:
-    """The mesh, its loss and its error, before the first step and after each."""
+def _moves(scenarios: _Scenarios, mesh: Mesh, config: AdaptationConfig, steps: int) -> Iterator[tuple[Mesh, float, Tensor]]:
+    """The mesh, its loss and the error of every scenario, before the first step and after each."""
     nest, space = mesh.nest, mesh.space
     positions = [level.positions.detach().clone().requires_grad_() for level in nest]
     optimizer = torch.optim.Adam(positions, lr=config.learning_rate * space.unit_length)
@@ -258,7 +258,7 @@ def _moves(scenarios: _Scenarios, mesh: Mesh, config: AdaptationConfig, steps: i
         loss = scenarios.loss(current, step)
         losses.append(float(loss.detach()))
         here = [nodes.detach().clone() for nodes in positions]
-        yield _placed(current.nest, here), math.fsum(losses) / len(losses), scenarios.error(current)
+        yield _placed(current.nest, here), math.fsum(losses) / len(losses), scenarios.errors(current)
         if step < steps:
             for nodes, gradient in zip(positions, torch.autograd.grad(loss, positions), strict=True):
                 nodes.grad = gradient
@@ -309,15 +309,37 @@ def _errors_at(
 
 
 class _Best:
-    """The best mesh so far: of the least error, or of the fewest nodes among those whose error is at most a tolerance."""
+    """The best mesh so far, by the error of every scenario, the last of which judge.
 
-    def __init__(self, tolerance: float | None = None) -> None:
-        self.tolerance = tolerance
-        self.key, self.mesh, self.error = (math.inf, math.inf), None, math.inf
+    It has the least error, and is sure to be better than the first: or that is the best. With a tolerance it has the fewest nodes
+    among those whose error is at most so much, if there are any.
+    """
 
-    def among(self, mesh: Mesh, loss: float, error: float) -> AdaptedMesh:
-        reached = self.tolerance is not None and error <= self.tolerance
-        key = (mesh.num_nodes if reached else math.inf, error)
-        if self.mesh is None or key < self.key:
-            self.key, self.mesh, self.error = key, mesh, error
-        return AdaptedMesh(mesh, loss, error, self.mesh, self.error)
+    def __init__(self, num_judges: int, standard_errors: float, tolerance: float | None = None) -> None:
+        self.num_judges, self.standard_errors, self.tolerance = num_judges, standard_errors, tolerance
+        self.first: tuple[Mesh, Tensor] | None = None
+        self.least, self.key = self.first, (math.inf, math.inf)
+
+    def among(self, mesh: Mesh, loss: float, errors: Float[Tensor, " items"]) -> AdaptedMesh:
+        self.first = self.first or (mesh, errors)
+        key = (mesh.num_nodes if self.reached(errors) else math.inf, self.error(errors))
+        if self.least is None or key < self.key:
+            self.least, self.key = (mesh, errors), key
+        chosen = self.least if self.reached(self.least[1]) or self._helps(self.least[1]) else self.first
+        return AdaptedMesh(mesh, loss, self.error(errors), chosen[0], self.error(chosen[1]))
+
+    def error(self, errors: Float[Tensor, " items"]) -> float:
+        """The mean over all scenarios; with a tolerance that over the judges, where it is larger."""
+        mean = float(errors.nanmean())
+        return mean if self.tolerance is None else max(mean, float(errors[-self.num_judges :].nanmean()))
+
+    def reached(self, errors: Float[Tensor, " items"]) -> bool:
+        return self.tolerance is not None and self.error(errors) <= self.tolerance
+
+    def _helps(self, errors: Float[Tensor, " items"]) -> bool:
+        """Whether the judges have surely gained since the first mesh."""
+        assert self.first is not None
+        gains = (self.first[1] / errors)[-self.num_judges :].log()
+        gains = gains[gains.isfinite()]
+        doubt = float(gains.std()) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
+        return len(gains) > 0 and float(gains.mean()) > self.standard_errors * doubt
