@@ -38,14 +38,14 @@ class AdaptationConfig:
     """How nodes move: `steps` of Adam with `learning_rate`, in units of the space.
 
     The share `validation` of the scenarios moves nothing and judges whether it helped: their errors must have fallen, in the
-    mean of logarithms, by so many `standard_errors`. The others take turns: a step is made by one of `turns` parts of them. Nodes
-    keep `closest` times the spacing of an even mesh between them.
+    mean of logarithms, by so many `standard_errors`. The others take turns: a step is made by one of `turns` parts of them, and
+    meshes are judged after whole turns. Nodes keep `closest` times the spacing of an even mesh between them.
     """
 
     steps: int = 40
     learning_rate: float = 1e-2
     validation: float = 0.25
-    standard_errors: float = 1.5
+    standard_errors: float = 1.0
     turns: int = 3
     closest: float = CLOSEST
 
@@ -88,8 +88,8 @@ class GrowthConfig:
 
 @dataclass(frozen=True, eq=False)
 class AdaptedMesh:
-    """A mesh on the way: the loss on the scenarios that change it, a mean over the last turns, the error on all scenarios, and
-    the best mesh so far with its error.
+    """A mesh on the way: the loss on the scenarios that change it, a mean over the last turns, the error on all scenarios when it
+    was judged last, and the best mesh so far with its error.
 
     With a tolerance the error is that on the scenarios that judge, where it is larger.
     """
@@ -248,17 +248,20 @@ def _mean(errors: Mapping[str, Float[Tensor, " _items"]], num: int) -> list[floa
 
 
 def _moves(scenarios: _Scenarios, mesh: Mesh, config: AdaptationConfig, steps: int) -> Iterator[tuple[Mesh, float, Tensor]]:
-    """The mesh, its loss and the error of every scenario, before the first step and after each."""
+    """The mesh, its loss and the error of every scenario, before the first step and after each; errors are found anew after whole
+    turns and at the end, and are those of the mesh before in between."""
     nest, space = mesh.nest, mesh.space
     positions = [level.positions.detach().clone().requires_grad_() for level in nest]
     optimizer = torch.optim.Adam(positions, lr=config.learning_rate * space.unit_length)
-    current = _placed(nest, positions)
+    current, errors = _placed(nest, positions), torch.empty(0)
     losses: deque[float] = deque(maxlen=len(scenarios.turns))
     for step in range(steps + 1):
         loss = scenarios.loss(current, step)
         losses.append(float(loss.detach()))
         here = [nodes.detach().clone() for nodes in positions]
-        yield _placed(current.nest, here), math.fsum(losses) / len(losses), scenarios.errors(current)
+        if step % len(scenarios.turns) == 0 or step == steps:
+            errors = scenarios.errors(current)
+        yield _placed(current.nest, here), math.fsum(losses) / len(losses), errors
         if step < steps:
             for nodes, gradient in zip(positions, torch.autograd.grad(loss, positions), strict=True):
                 nodes.grad = gradient
@@ -323,7 +326,7 @@ class _Best:
     def among(self, mesh: Mesh, loss: float, errors: Float[Tensor, " items"]) -> AdaptedMesh:
         self.first = self.first or (mesh, errors)
         key = (mesh.num_nodes if self.reached(errors) else math.inf, self.error(errors))
-        if self.least is None or key < self.key:
+        if self.least is None or key < self.key:  # errors of a mesh before are no better than they were
             self.least, self.key = (mesh, errors), key
         chosen = self.least if self.reached(self.least[1]) or self._helps(self.least[1]) else self.first
         return AdaptedMesh(mesh, loss, self.error(errors), chosen[0], self.error(chosen[1]))
