@@ -110,9 +110,9 @@ def test_the_best_mesh_is_the_best_on_all_scenarios_if_those_that_move_nothing_a
     judged = [0, 0, 2, 2, 4, 4, 6, 7]  # after whole turns, and at the end
     assert [step.error for step in found] == pytest.approx(errors.mean(1)[judged], rel=1e-4)
     for number, step in enumerate(found):
-        least = min(judged[: number + 1], key=lambda n: errors[n].mean())
-        gains = np.log(errors[0, 6:] / errors[least, 6:])
-        chosen = least if gains.mean() > gains.std(ddof=1) / 2**0.5 else 0
+        gains = {n: np.log(errors[0, 6:] / errors[n, 6:]) for n in judged[: number + 1]}
+        sure = [0, *(n for n, gain in gains.items() if gain.mean() > gain.std(ddof=1) / 2**0.5)]
+        chosen = min(sure, key=lambda n: errors[n].mean())
         assert torch.equal(step.best.positions, found[chosen].mesh.positions)
         assert step.best_error == pytest.approx(errors[chosen].mean(), rel=1e-4)
     of_judges = batch.queries["warmth"].items[:, None] > 5

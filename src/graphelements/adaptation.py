@@ -106,8 +106,8 @@ def adapt_mesh(
 ) -> Iterator[AdaptedMesh]:
     """Move the nodes of a mesh for the items of a batch, solved scenarios of one problem instance; yields it after every step.
 
-    The best mesh has the least error on all items, in original units, if it surely helped the last ones too, which moved nothing;
-    otherwise it is the mesh as it was given.
+    The best mesh has the least error on all items, in original units, among those that surely help the last ones too, which move
+    nothing; if there is none, it is the mesh as it was given.
     """
     config = config or AdaptationConfig()
     scenarios = _Scenarios(network, mesh, batch, config)
@@ -314,22 +314,23 @@ def _errors_at(
 class _Best:
     """The best mesh so far, by the error of every scenario, the last of which judge.
 
-    It has the least error, and is sure to be better than the first: or that is the best. With a tolerance it has the fewest nodes
+    It has the least error among those that surely help the judges, or is the first. With a tolerance it has the fewest nodes
     among those whose error is at most so much, if there are any.
     """
 
     def __init__(self, num_judges: int, standard_errors: float, tolerance: float | None = None) -> None:
         self.num_judges, self.standard_errors, self.tolerance = num_judges, standard_errors, tolerance
-        self.first: tuple[Mesh, Tensor] | None = None
-        self.least, self.key = self.first, (math.inf, math.inf)
+        self.first: Tensor | None = None
+        self.mesh, self.key = None, (math.inf, math.inf)
 
     def among(self, mesh: Mesh, loss: float, errors: Float[Tensor, " items"]) -> AdaptedMesh:
-        self.first = self.first or (mesh, errors)
-        key = (mesh.num_nodes if self.reached(errors) else math.inf, self.error(errors))
-        if self.least is None or key < self.key:  # errors of a mesh before are no better than they were
-            self.least, self.key = (mesh, errors), key
-        chosen = self.least if self.reached(self.least[1]) or self._helps(self.least[1]) else self.first
-        return AdaptedMesh(mesh, loss, self.error(errors), chosen[0], self.error(chosen[1]))
+        error, reached = self.error(errors), self.reached(errors)
+        key = (mesh.num_nodes if reached else math.inf, error)
+        if self.first is None or self.mesh is None:
+            self.first, self.mesh, self.key = errors, mesh, key
+        elif key < self.key and (reached or self._helps(self.first, errors)):  # errors of a mesh before are never less
+            self.mesh, self.key = mesh, key
+        return AdaptedMesh(mesh, loss, error, self.mesh, self.key[1])
 
     def error(self, errors: Float[Tensor, " items"]) -> float:
         """The mean over all scenarios; with a tolerance that over the judges, where it is larger."""
@@ -339,10 +340,9 @@ class _Best:
     def reached(self, errors: Float[Tensor, " items"]) -> bool:
         return self.tolerance is not None and self.error(errors) <= self.tolerance
 
-    def _helps(self, errors: Float[Tensor, " items"]) -> bool:
-        """Whether the judges have surely gained since the first mesh."""
-        assert self.first is not None
-        gains = (self.first[1] / errors)[-self.num_judges :].log()
+    def _helps(self, first: Float[Tensor, " items"], errors: Float[Tensor, " items"]) -> bool:
+        """Whether the errors of the judges have surely fallen since the first mesh."""
+        gains = (first / errors)[-self.num_judges :].log()
         gains = gains[gains.isfinite()]
         doubt = float(gains.std()) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
         return len(gains) > 0 and float(gains.mean()) > self.standard_errors * doubt

@@ -175,19 +175,16 @@ def compiled_run(kernel: Callable, *args) -> Any:
 
 
 def run(kernel: Callable, *args, compiled: bool) -> Any:
-    """Run a kernel that is plain torch, compiled or as it is."""
-    return compiled_run(kernel, *args) if compiled else kernel(*args)
+    """Run a kernel that is plain torch, compiled or as it is; compiled, it may store its terms."""
+    return _compiled(kernel, stores=True)(*args) if compiled else kernel(*args)
 
 
 @functools.cache
-def _compiled(kernel: Callable) -> Callable:
+def _compiled(kernel: Callable, stores: bool = False) -> Callable:
     inline = 1000  # operations up to which the compiler repeats a term where it is used instead of storing it
-    options = {
-        "realize_reads_threshold": inline,
-        "realize_opcount_threshold": inline,
-        "realize_acc_reads_threshold": inline,
-        "assert_indirect_indexing": False,  # `build_tables` has checked
-    }
+    options: dict[str, Any] = {"assert_indirect_indexing": False}  # `build_tables` has checked
+    if not stores:
+        options |= {f"realize_{kind}_threshold": inline for kind in ("reads", "opcount", "acc_reads")}
     # Every hidden size, number of features and size of 1 is compiled for itself, and torch gives up beyond its limit. The limit
     # is the process's: one for these kernels alone is set and reset in every call, which takes as long as the call itself.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)

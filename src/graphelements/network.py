@@ -21,6 +21,9 @@ from .samples import FunctionSamples, Queries, SFTBatch
 from .sft_network import Meshes, SFTNetwork, seen_channels, told_channels
 from .unions import MeshUnion
 
+Couplings = Mapping[str, Coupling]
+"""Which nodes the samples of every function touch."""
+
 DOUBT = 2.0  # what is left to coarser meshes before anything is learned: its sigmoid is 0.12
 
 
@@ -64,17 +67,33 @@ class GraphElementNetwork(SFTNetwork):
     ) -> tuple[list[Float[Tensor, "_nodes latent"]], Mapping[str, FunctionSamples]]:
         """The states that samples as `seen` gives them lead to in all passes, and the samples as they were last written."""
         told = inputs
-        states = self.settle(told, mesh)
+        couplings = self.sample_couplings(inputs, mesh) if self.config.passes > 1 else None  # found once for all passes
+        states = self.settle(told, mesh, couplings)
         for _ in range(self.config.passes - 1):
-            told = self.informed(inputs, states, mesh)
-            states = self.settle(told, mesh)
+            told = self.informed(inputs, states, mesh, couplings)
+            states = self.settle(told, mesh, couplings)
         return states, told
 
+    def sample_couplings(self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion) -> list[Couplings]:
+        """The couplings of samples on a mesh and on the coarser ones behind it, coarsest first."""
+        behind = [] if mesh.coarser is None else self.sample_couplings(inputs, mesh.coarser)
+        return [*behind, self.couple(inputs, mesh)]
+
+    def couple(self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion) -> Couplings:
+        """Which nodes of a mesh the samples of every function touch."""
+        found = self.representation.couple(list(inputs.values()), mesh, self.kernels) if inputs else []
+        return dict(zip(inputs, found, strict=True))
+
     def informed(
-        self, inputs: Mapping[str, FunctionSamples], states: Sequence[Float[Tensor, "_nodes latent"]], mesh: MeshUnion
+        self,
+        inputs: Mapping[str, FunctionSamples],
+        states: Sequence[Float[Tensor, "_nodes latent"]],
+        mesh: MeshUnion,
+        couplings: Sequence[Couplings] | None = None,
     ) -> dict[str, FunctionSamples]:
         """Samples as `seen` gives them, each with z at its place beside its value."""
-        there = self.recall(states, {name: Queries(each.points, items=each.items) for name, each in inputs.items()}, mesh)
+        places = {name: Queries(each.points, items=each.items) for name, each in inputs.items()}
+        there = self.recall(states, places, mesh, couplings)
         return {name: replace(each, values=torch.cat([each.values, there[name]], -1)) for name, each in inputs.items()}
 
     def told(self, name: str, samples: FunctionSamples) -> FunctionSamples:
@@ -92,7 +111,9 @@ class GraphElementNetwork(SFTNetwork):
         )
         return samples if given == most else replace(samples, values=pad(samples.values, (0, most - given)))
 
-    def settle(self, inputs: Mapping[str, FunctionSamples], meshes: Meshes) -> list[Float[Tensor, "_nodes latent"]]:
+    def settle(
+        self, inputs: Mapping[str, FunctionSamples], meshes: Meshes, couplings: Sequence[Couplings] | None = None
+    ) -> list[Float[Tensor, "_nodes latent"]]:
         """zT of a mesh and of the coarser ones behind it, coarsest first: samples as `seen` gives them, written and propagated.
 
         That is nested iteration, as in multigrid: samples are written to every mesh, the coarser states are read at the nodes of
@@ -100,14 +121,19 @@ class GraphElementNetwork(SFTNetwork):
         all, so a finer mesh contains the coarse computation and only adds to it.
         """
         mesh = self.meshes(meshes)
-        settled = [] if mesh.coarser is None else self.settle(inputs, mesh.coarser)
-        return [*settled, self.refine(inputs, mesh, settled[-1] if settled else None)]
+        behind, here = (None, None) if couplings is None else (couplings[:-1], couplings[-1])
+        settled = [] if mesh.coarser is None else self.settle(inputs, mesh.coarser, behind)
+        return [*settled, self.refine(inputs, mesh, settled[-1] if settled else None, here)]
 
     def refine(
-        self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion, known: Float[Tensor, "_coarser latent"] | None
+        self,
+        inputs: Mapping[str, FunctionSamples],
+        mesh: MeshUnion,
+        known: Float[Tensor, "_coarser latent"] | None,
+        couplings: Couplings | None = None,
     ) -> Float[Tensor, "_nodes latent"]:
         """zT of one mesh, given that of the coarser one behind it."""
-        states = self.write(inputs, mesh)
+        states = self.write(inputs, mesh, couplings)
         if mesh.coarser is not None:
             assert known is not None
             told = self.blend(known, self.refinement(mesh, mesh.coarser), mesh.coarser)
@@ -125,13 +151,14 @@ class GraphElementNetwork(SFTNetwork):
             mesh.couplings[self.representation] = coupling
         return coupling
 
-    def write(self, inputs: Mapping[str, FunctionSamples], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
+    def write(
+        self, inputs: Mapping[str, FunctionSamples], meshes: Meshes, couplings: Couplings | None = None
+    ) -> Float[Tensor, "nodes latent"]:
         """z0: samples as `seen` gives them into node states. Additive: writing two sets of them is the sum of writing each."""
         mesh = self.meshes(meshes)
         states = mesh.positions.new_zeros(mesh.num_nodes, self.config.latent_size)
-        couplings = self.representation.couple(list(inputs.values()), mesh, self.kernels) if inputs else []
-        for (name, samples), coupling in zip(inputs.items(), couplings, strict=True):
-            encoder = self.encoders[name]
+        for name, coupling in (self.couple(inputs, mesh) if couplings is None else couplings).items():
+            samples, encoder = inputs[name], self.encoders[name]
             assert isinstance(encoder, Perceptron | GatedPerceptron)
             samples = self.told(name, samples)
             if self.config.encoder_sees == "offset" and has_cheap_form(encoder):
@@ -164,16 +191,29 @@ class GraphElementNetwork(SFTNetwork):
         return {name: self.decode(name, latents[name], query, mesh, heard.get(name)) for name, query in queries.items()}
 
     def recall(
-        self, states: Float[Tensor, "nodes latent"] | Sequence[Tensor], queries: Mapping[str, Queries], mesh: MeshUnion
+        self,
+        states: Float[Tensor, "nodes latent"] | Sequence[Tensor],
+        queries: Mapping[str, Queries],
+        mesh: MeshUnion,
+        couplings: Sequence[Couplings] | None = None,
     ) -> dict[str, Float[Tensor, "_queries latent"]]:
-        """z(x) of all queries. With `reads` "all" it is a mean over the meshes: each leaves a share to the coarser ones."""
+        """z(x) of all queries. With `reads` "all" it is a mean over the meshes: each leaves a share to the coarser ones.
+
+        `couplings`: which nodes they touch, where that is known, on the meshes whose states are given.
+        """
+        *behind, here = [{}] if couplings is None else couplings
         *coarser_states, states_here = [states] if isinstance(states, Tensor) else states
         known = {}
         if coarser_states and mesh.coarser is not None and self.share is not None:
-            known = self.recall(coarser_states, queries, mesh.coarser)
+            known = self.recall(coarser_states, queries, mesh.coarser, behind or None)
         found = {}
         for name, query in queries.items():
-            latents = (self.integrate if query.points is None else self.gather)(states_here, query, mesh)
+            if query.points is None:
+                latents = self.integrate(states_here, query, mesh)
+            elif name in here:
+                latents = self.blend(states_here, here[name], mesh)
+            else:
+                latents = self.gather(states_here, query, mesh)
             comparable = query.points is not None or self.config.integration == "area"  # sums over more nodes are larger
             if self.share is not None and comparable:  # also without coarser meshes: all weights have gradients in every step
                 left = mesh.has_coarser[query.items] * torch.sigmoid(self.share(latents) - DOUBT)

@@ -203,11 +203,12 @@ class Sphere(Space):
     @no_type_check
     def offset(self, x: Float[Tensor, "*n dim"], y: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n dim"]:
         """Tangent at y, along the great circle to x; zero where x = -y, which has no direction."""
-        along = x - (x * y).sum(-1, keepdim=True) * y / self.radius**2
-        length = safe_norm(along)
-        straight = length <= 1e-6 * self.radius
-        scale = self.distance(x, y) / torch.where(straight, 1.0, length)
-        return torch.where(straight, 1.0, scale)[..., None] * along
+        shared = inner(x, y) / self.radius**2
+        along = torch.stack([a - shared * b for a, b in zip(x.unbind(-1), y.unbind(-1), strict=True)], -1)
+        squared = inner(along, along)
+        straight = squared <= (1e-6 * self.radius) ** 2
+        scale = torch.where(straight, 1.0, self.distance(x, y) * torch.where(straight, 1.0, squared).rsqrt())
+        return torch.stack([scale * part for part in along.unbind(-1)], -1)
 
     def coordinates(self, points: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n dim"]:
         return points / self.radius
@@ -256,9 +257,15 @@ class Sphere(Space):
 
 
 @no_type_check
+def inner(x: Float[Tensor, "*n dim"], y: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n"]:
+    """Inner products, coordinate by coordinate: compiled, that is much faster than one sum over them."""
+    return sum(a * b for a, b in zip(x.unbind(-1), y.unbind(-1), strict=True))
+
+
+@no_type_check
 def safe_norm(vectors: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n"]:
     """Euclidean lengths whose gradient at 0 is 0 instead of NaN."""
-    squared = vectors.square().sum(-1)
+    squared = inner(vectors, vectors)
     zero = squared == 0
     return torch.where(zero, 0.0, torch.where(zero, 1.0, squared).sqrt())
 
