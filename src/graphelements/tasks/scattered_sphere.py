@@ -18,7 +18,7 @@ PRESETS = {
     "default": replace(
         OURS,
         mesh=replace(OURS.mesh, layout="icosahedron"),
-        batches=replace(OURS.batches, resolutions=(1, 2, 2, 4)),
+        batches=replace(OURS.batches, resolutions=(1, 2, 2, 4), nesting_ratios=(2.0, 2.0, 1.5)),
         training=replace(OURS.training, steps=4000, validate_every=1000),
     ),
     **RIVALS,
