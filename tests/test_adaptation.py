@@ -118,10 +118,13 @@ def test_the_best_mesh_is_the_best_on_all_scenarios_if_those_that_move_nothing_a
     of_judges = batch.queries["warmth"].items[:, None] > 5
     other = replace(batch, targets={"warmth": torch.where(of_judges, 7.0, batch.targets["warmth"])})
     assert torch.equal(list(adapt_mesh(gen, mesh, other, config))[-1].mesh.positions, found[-1].mesh.positions)
+    known = gen.predict(batch, mesh)["warmth"]  # as it was given the mesh makes no error for the judges
+    perfect = replace(batch, targets={"warmth": torch.where(of_judges, known, batch.targets["warmth"])})
+    assert torch.equal(list(adapt_mesh(gen, mesh, perfect, config))[-1].best.positions, mesh.positions)
 
 
 @pytest.mark.parametrize(
-    ("of_judges", "best"), [((2.0, 2.0), 1), ((4.0, 1.0), 0), ((8.0, 8.0), 0), ((math.nan, 2.0), 1), ((math.nan, math.nan), 0)]
+    ("of_judges", "best"), [((2.0, 2.0), 1), ((5.0, 1.0), 0), ((8.0, 8.0), 0), ((0.0, 0.0), 1), ((math.nan, 2.0), 0)]
 )
 def test_a_mesh_is_kept_only_if_the_judges_surely_gain(of_judges, best):
     meshes = [grid_mesh(HEAT.space, 3) for _ in range(2)]
@@ -131,7 +134,19 @@ def test_a_mesh_is_kept_only_if_the_judges_surely_gain(of_judges, best):
     assert step.best is meshes[best]
     bold = _Best(num_judges=2, standard_errors=0.0)
     bold.among(meshes[0], 1.0, torch.tensor([9.0, 9.0, 4.0, 4.0]))
-    assert bold.among(meshes[1], 1.0, torch.tensor([1.0, 1.0, 4.0, 1.0])).best is meshes[1]
+    assert bold.among(meshes[1], 1.0, torch.tensor([1.0, 1.0, 5.0, 1.0])).best is meshes[1]
+
+
+def test_a_judge_without_queries_does_not_count_and_one_without_error_does():
+    meshes = [grid_mesh(HEAT.space, 3) for _ in range(2)]
+    judge = _Best(num_judges=2, standard_errors=1.0)
+    judge.among(meshes[0], 1.0, torch.tensor([9.0, math.nan, 4.0]))
+    assert judge.among(meshes[1], 1.0, torch.tensor([1.0, math.nan, 2.0])).best is meshes[1]
+    judge = _Best(num_judges=2, standard_errors=1.0)
+    judge.among(meshes[0], 1.0, torch.tensor([9.0, 0.0, 4.0]))
+    assert judge.among(meshes[1], 1.0, torch.tensor([1.0, 8.0, 3.0])).best is meshes[0]
+    with pytest.raises(InputError, match="the last scenarios judge, but have no queries"):
+        _Best(num_judges=2, standard_errors=1.0).among(meshes[0], 1.0, torch.tensor([9.0, math.nan, math.nan]))
 
 
 def test_new_nodes_come_where_the_error_is():

@@ -308,7 +308,8 @@ import torch
 import graphelements as ge
 
 sft = ge.SFT(ge.Box(), (ge.InputFunction("heat", 1),), (ge.OutputFunction("warmth", 1),))
-network = ge.build_network(sft, ge.NetworkConfig(rounds=1, reads="all", representation="nearest_nodes", num_heard=3))
+config = ge.NetworkConfig(rounds=1, reads="all", representation="nearest_nodes", num_heard=3, passes=PASSES)
+network = ge.build_network(sft, config)
 mesh = ge.grid_mesh(sft.space, 3).nested()
 samples = ge.FunctionSamples(torch.rand(5, 2), torch.randn(5, 1))
 batch = ge.SFTBatch({"heat": samples}, {"warmth": ge.Queries(torch.rand(7, 2))})
@@ -321,8 +322,9 @@ torch.testing.assert_close(network.predict(batch, mesh)["warmth"], expected, rto
 
 @pytest.mark.long
 @pytest.mark.skipif(not compiler_available(), reason="no C++ compiler to compile with")
-def test_stages_compiled_as_a_whole_predict_the_same():
-    done = subprocess.run([sys.executable, "-c", WHOLE], capture_output=True, text=True)
+@pytest.mark.parametrize("passes", [1, 2])
+def test_stages_compiled_as_a_whole_predict_the_same(passes):
+    done = subprocess.run([sys.executable, "-c", WHOLE.replace("PASSES", str(passes))], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -333,8 +335,9 @@ def test_meshes_of_another_precision_are_refused():
         double.predict(batch, grid_mesh(HEAT.space, 3))
 
 
-def test_a_second_pass_tells_samples_what_is_known_at_their_places():
-    network, batch = build_network(HEAT, replace(DEFAULT, passes=2)), heat_batch()
+@pytest.mark.parametrize("reads", ["finest", "all"])
+def test_a_second_pass_tells_samples_what_is_known_at_their_places(reads):
+    network, batch = build_network(HEAT, replace(DEFAULT, passes=2, reads=reads)), heat_batch()
     mesh = union(grid_mesh(HEAT.space, 4).nested(), 1)
     inputs, _ = network.seen(batch)
     first = network.settle(inputs, mesh)

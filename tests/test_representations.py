@@ -29,7 +29,7 @@ from graphelements.errors import InputError
 from graphelements.meshes import grid_mesh, mesh_at, scattered_mesh
 from graphelements.neighbours import DENSE_SITES, nearest
 from graphelements.representations import NearestNodes, Representation, SoftNearest
-from graphelements.spaces import Box
+from graphelements.spaces import Box, Sphere
 from graphelements.unions import MeshUnion, union
 
 everywhere = pytest.mark.parametrize(("space", "mesh", "representation"), COMBINATIONS)
@@ -338,10 +338,12 @@ def test_representations_say_which_meshes_they_need():
 
 
 @pytest.mark.skipif(not compiler_available(), reason="no C++ compiler")
-def test_compiled_nearest_nodes_are_the_same():
-    mesh = union([grid_mesh(Box(), k) for k in (1, 2, 5)])
+@pytest.mark.parametrize("space", [Box(), Sphere(2.0)], ids=["box", "sphere"])
+def test_compiled_nearest_nodes_are_the_same(space):
+    sizes = (1, 4, 25)
+    mesh = union([grid_mesh(space, round(n**0.5)) if space == Box() else mesh_at(space, space.spiral(n)) for n in sizes])
     for num in (40, 0):
-        points, items = Box().sample(num, seeded(0)), torch.arange(num) % 3
+        points, items = space.sample(num, seeded(0)), torch.arange(num) % 3
         plain, compiled = (NearestNodes(learned=False)(points, items, mesh, compiled) for compiled in (False, True))
         assert torch.equal(compiled.nodes[items == 2], plain.nodes[items == 2])
         torch.testing.assert_close(compiled.weights, plain.weights, rtol=1e-4, atol=1e-5)

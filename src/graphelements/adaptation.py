@@ -30,6 +30,7 @@ from .sft_network import item_means
 from .training import item_errors
 from .unions import union
 
+NO_ERROR = 1e-6  # of the mean error: as good as none
 AT_ONCE = 0.2  # of its nodes come to a mesh for inputs before edges are judged anew
 
 
@@ -38,8 +39,9 @@ class AdaptationConfig:
     """How nodes move: `steps` of Adam with `learning_rate`, in units of the space.
 
     The share `validation` of the scenarios moves nothing and judges whether it helped: their errors must have fallen, in the
-    mean of logarithms, by so many `standard_errors`. The others take turns: a step is made by one of `turns` parts of them, and
-    meshes are judged after whole turns. Nodes keep `closest` times the spacing of an even mesh between them.
+    mean of logarithms, by so many `standard_errors` (one judge alone: at all). The others take turns: a step is made by one of
+    `turns` parts of them, and meshes are judged after whole turns and at the end. Nodes keep `closest` times the spacing of an
+    even mesh between them.
     """
 
     steps: int = 40
@@ -125,8 +127,9 @@ def grow_mesh(
 ) -> Iterator[AdaptedMesh]:
     """Grow a mesh for the items of a batch, and move its nodes; yields it after every step.
 
-    The best mesh is that of `adapt_mesh`. With a tolerance it has the fewest nodes of those that reach it, on the judging items
-    and on all of them: a few could do so by chance.
+    The best mesh is that of `adapt_mesh`: judges compare with the mesh as it was given, however much it has grown since. With a
+    tolerance it has the fewest nodes of those that reach it, on the judging items and on all of them: a few could do so by
+    chance.
     """
     growth, config = growth or GrowthConfig(), config or AdaptationConfig()
     require(
@@ -312,7 +315,7 @@ def _errors_at(
 
 
 class _Best:
-    """The best mesh so far, by the error of every scenario, the last of which judge.
+    """The best mesh so far, by the error of every scenario, the last of which judge; NaN where a scenario has no queries.
 
     It has the least error among those that surely help the judges, or is the first. With a tolerance it has the fewest nodes
     among those whose error is at most so much, if there are any.
@@ -321,12 +324,13 @@ class _Best:
     def __init__(self, num_judges: int, standard_errors: float, tolerance: float | None = None) -> None:
         self.num_judges, self.standard_errors, self.tolerance = num_judges, standard_errors, tolerance
         self.first: Tensor | None = None
-        self.mesh, self.key = None, (math.inf, math.inf)
 
     def among(self, mesh: Mesh, loss: float, errors: Float[Tensor, " items"]) -> AdaptedMesh:
         error, reached = self.error(errors), self.reached(errors)
         key = (mesh.num_nodes if reached else math.inf, error)
-        if self.first is None or self.mesh is None:
+        if self.first is None:
+            judged = not bool(errors[-self.num_judges :].isnan().all())
+            require(judged, "the last scenarios judge, but have no queries; give some with queries and targets last")
             self.first, self.mesh, self.key = errors, mesh, key
         elif key < self.key and (reached or self._helps(self.first, errors)):  # errors of a mesh before are never less
             self.mesh, self.key = mesh, key
@@ -342,7 +346,8 @@ class _Best:
 
     def _helps(self, first: Float[Tensor, " items"], errors: Float[Tensor, " items"]) -> bool:
         """Whether the errors of the judges have surely fallen since the first mesh."""
-        gains = (first / errors)[-self.num_judges :].log()
-        gains = gains[gains.isfinite()]
+        least = max(NO_ERROR * float(first.nanmean()), torch.finfo(first.dtype).tiny)  # logarithms of less say nothing
+        before, after = (each[-self.num_judges :].clamp(min=least).log() for each in (first, errors))
+        gains = (before - after)[~before.isnan()]
         doubt = float(gains.std()) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
-        return len(gains) > 0 and float(gains.mean()) > self.standard_errors * doubt
+        return float(gains.mean()) > self.standard_errors * doubt

@@ -118,7 +118,8 @@ class GraphElementNetwork(SFTNetwork):
 
         That is nested iteration, as in multigrid: samples are written to every mesh, the coarser states are read at the nodes of
         the next mesh by the same r and rho that queries are read by, and the rounds refine them. The weights are the same for
-        all, so a finer mesh contains the coarse computation and only adds to it.
+        all, so a finer mesh contains the coarse computation and only adds to it. `couplings`: those of `sample_couplings`, where
+        they are known.
         """
         mesh = self.meshes(meshes)
         behind, here = (None, None) if couplings is None else (couplings[:-1], couplings[-1])
@@ -157,8 +158,9 @@ class GraphElementNetwork(SFTNetwork):
         """z0: samples as `seen` gives them into node states. Additive: writing two sets of them is the sum of writing each."""
         mesh = self.meshes(meshes)
         states = mesh.positions.new_zeros(mesh.num_nodes, self.config.latent_size)
-        for name, coupling in (self.couple(inputs, mesh) if couplings is None else couplings).items():
-            samples, encoder = inputs[name], self.encoders[name]
+        couplings = self.couple(inputs, mesh) if couplings is None else couplings
+        for name, samples in inputs.items():
+            coupling, encoder = couplings[name], self.encoders[name]
             assert isinstance(encoder, Perceptron | GatedPerceptron)
             samples = self.told(name, samples)
             if self.config.encoder_sees == "offset" and has_cheap_form(encoder):
@@ -341,7 +343,8 @@ class GraphElementNetwork(SFTNetwork):
         """Compile `settle` and `read` each as a whole: for many predictions on meshes of one size.
 
         The first prediction then takes a minute or so, and so does the first with other numbers of samples. Where queries hear
-        samples, `read` is compiled in pieces: how many samples an item has is asked between them.
+        samples, `read` is compiled in pieces: how many samples an item has is asked between them. With several passes the nodes
+        of samples are found outside of both.
         """
         self.compiled_kernels = True  # what is left is compiled kernel by kernel
         self.settle = torch.compile(self.settle)  # type: ignore[method-assign]

@@ -29,6 +29,8 @@ def adapt(
 ) -> None:
     """Move the nodes of a mesh to where one house needs them; with --nodes or --tolerance, add and remove nodes as well.
 
+    A quarter of the scenarios judges. Where they do not surely gain, the mesh stays as it is.
+
     Example: graphelements adapt poisson-square --data houses.npz --house 3 --out mesh.safetensors --figure mesh.png
     """
     from dataclasses import replace
@@ -79,4 +81,6 @@ def adapt(
         f"house {house}, mean squared error on its {total - scenarios} other scenarios: "
         f"{before:.5f} with {mesh.num_nodes} even nodes, {after:.5f} with {best.num_nodes} adapted ones"
     )
+    if best.num_nodes == mesh.num_nodes and torch.equal(best.positions, mesh.positions):
+        typer.echo("no change surely helped the scenarios that judge: the mesh is as it was; more --scenarios may help")
     typer.echo(f"saved {out}" + ("" if figure is None else f" and {figure}"))
