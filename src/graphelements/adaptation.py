@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,7 +26,7 @@ from .neighbours import nearest
 from .network import GraphElementNetwork
 from .sample_cells import sample_cells
 from .samples import SFTBatch, collate
-from .sft_network import item_means
+from .sft_network import Meshes, item_means
 from .training import item_errors
 from .unions import union
 
@@ -220,7 +220,7 @@ def without_least(network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, can
 def mean_errors(network: GraphElementNetwork, meshes: Sequence[Mesh], batch: SFTBatch) -> list[float]:
     """The mean error over the items and outputs of a batch on every mesh, in original units."""
     spread = [mesh for mesh in meshes for _ in range(batch.num_items)]
-    return _mean(item_errors(network, collate([batch] * len(meshes)), spread), len(meshes))
+    return _errors(network, collate([batch] * len(meshes)), spread).reshape(len(meshes), -1).nanmean(1).tolist()
 
 
 class _Scenarios:
@@ -241,13 +241,12 @@ class _Scenarios:
         return self.network.loss(self.network(batch, union(mesh, batch.num_items)), batch)
 
     def errors(self, mesh: Mesh) -> Float[Tensor, " items"]:
-        """The mean error over the outputs of every scenario, in original units."""
-        return torch.stack(list(item_errors(self.network, self.all, mesh).values())).nanmean(0)
+        return _errors(self.network, self.all, mesh)
 
 
-def _mean(errors: Mapping[str, Float[Tensor, " _items"]], num: int) -> list[float]:
-    """The mean over outputs and items of each of `num` equal shares of the items."""
-    return torch.stack(list(errors.values())).nanmean(0).reshape(num, -1).nanmean(1).tolist()
+def _errors(network: GraphElementNetwork, batch: SFTBatch, meshes: Meshes) -> Float[Tensor, " items"]:
+    """The mean error over the outputs of every item, in original units."""
+    return torch.stack(list(item_errors(network, batch, meshes).values())).nanmean(0)
 
 
 def _moves(scenarios: _Scenarios, mesh: Mesh, config: AdaptationConfig, steps: int) -> Iterator[tuple[Mesh, float, Tensor]]:
