@@ -357,3 +357,23 @@ def test_a_second_pass_tells_samples_what_is_known_at_their_places(reads):
         network.read(states, batch.queries, mesh, inputs)
     with pytest.raises(InputError, match="passes must be 1 or more; got 0"):
         replace(DEFAULT, passes=0)
+
+
+def test_places_are_seen_in_octaves():
+    network, points = build_network(HEAT, replace(PAPER, num_octaves=2)), torch.tensor([[1.0, 0.5], [2.0, 0.0]])
+    expected = torch.tensor([[0, 0, 0, 0, 1, 1, 0, 0, 1, 1], [0.5, -0.25, 1, -(0.5**0.5), 0, 0.5**0.5, 0, -1, -1, 0]])
+    assert torch.allclose(network.place(points, HEAT.space), expected, atol=1e-6)  # periods of two units of length, and of one
+    mesh, values = grid_mesh(HEAT.space, 1), torch.ones(1, 2)
+    for config, differ in (
+        (PAPER, False),
+        (replace(PAPER, num_octaves=1), True),
+        (replace(PAPER, encoder_sees="position"), True),
+    ):
+        network = build_network(HEAT, config)
+        codes = []
+        for point in points:
+            inputs, _ = network.seen(SFTBatch({"heat": FunctionSamples(point[None], values)}, {}))
+            codes.append(network.write(inputs, mesh))
+        assert torch.equal(*codes) != differ  # one node hears of the place only if encoders see it
+    with pytest.raises(InputError, match="num_octaves must be 0 to 16; got 17"):
+        replace(DEFAULT, num_octaves=17)

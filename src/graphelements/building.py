@@ -16,7 +16,7 @@ from .network import GraphElementNetwork
 from .network_config import DEFAULT, AttentionConfig, NetworkConfig, Sees
 from .perceptron import GatedPerceptron, Perceptron, ResidualPerceptron
 from .representations import NearestNodes, Representation, SoftNearest
-from .sft_network import SFTNetwork, told_channels
+from .sft_network import SFTNetwork, place_channels, told_channels
 
 
 @overload
@@ -30,12 +30,12 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
         if isinstance(config, AttentionConfig):
             return build_attention(sft, config)
         dim, latent = sft.space.dim, config.latent_size
-        extra = {"value": 0, "position": dim, "offset": dim + 1}
 
         def seeing(num_values: int, sees: Sees) -> Perceptron | GatedPerceptron:
+            local = dim + 1 if sees == "offset" else 0
             if config.gated:
-                return GatedPerceptron(num_values, extra[sees], config.encoder_hidden[0], latent)
-            return Perceptron((num_values + extra[sees], *config.encoder_hidden, latent))
+                return GatedPerceptron(num_values, local, config.encoder_hidden[0], latent)
+            return Perceptron((num_values + local, *config.encoder_hidden, latent))
 
         encoders = {f.name: seeing(told_channels(f, config, dim), config.encoder_sees) for f in sft.inputs}
         placement = {"nothing": None, "spacing": nn.Linear(1, latent), "place": nn.Linear(1 + dim, latent)}[config.nodes_see]
@@ -74,7 +74,7 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
 def _build_decoder(config: NetworkConfig, sft: SFT, function: OutputFunction) -> nn.Module:
     num_inputs = config.latent_size + function.conditions
     if not function.integrated:
-        num_inputs += sft.space.dim if config.decoders_see_place else 0
+        num_inputs += place_channels(config, sft.space.dim) if config.decoders_see_place else 0
         num_inputs += len(sft.inputs) * config.encoder_hidden[-1] if config.num_heard > 0 else 0
     if config.decoder_layers > 0:
         (width,) = config.decoder_hidden

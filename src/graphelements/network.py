@@ -261,8 +261,6 @@ class GraphElementNetwork(SFTNetwork):
         if self.config.encoder_sees == "offset":
             local = self.local_coordinates(coupling, mesh)
             values = torch.cat([values[:, None].expand(*local.shape[:2], values.shape[-1]), local], -1)
-        elif self.config.encoder_sees == "position":
-            values = torch.cat([values, mesh.space.coordinates(samples.points)], -1)
         return self.encoders[name](values)
 
     def propagate(self, states: Float[Tensor, "nodes latent"], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
@@ -318,7 +316,7 @@ class GraphElementNetwork(SFTNetwork):
         """d_j(z(x), what is heard, c)."""
         parts = [latents]
         if queries.points is not None and self.config.decoders_see_place:
-            parts.append(mesh.space.coordinates(queries.points))
+            parts.append(self.place(queries.points, mesh.space))
         if heard is not None:
             parts.append(heard)
         if queries.conditions is not None:

@@ -12,6 +12,7 @@ Sees = Literal["value", "position", "offset"]
 SampleSees = Literal["value", "cell", "patch"]
 LIKENESS = {"cell": 0.0, "patch": 0.3}
 """What a difference of values counts for among the fellows that judge a cell: see `sample_cells`."""
+MOST_OCTAVES = 16  # single precision has no more
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class NetworkConfig:
     `samples_see`: "value" (paper), or "cell": the size and shape of the cell around the sample, and the value times the cell's
     volume, besides; "patch": the same with cells judged among samples of like values. `relative` makes exact what the functions
     declare (`scales`, `shifts`): the network sees an item's values relative to their own level and size.
+    `num_octaves`: above 0, all encoders see where a sample is, as coordinates and so many octaves of sines and cosines of them
+    (`SFTNetwork.place`), and so do decoders that see a query's place: small differences of place can then matter.
     `nodes_see` and `edges_see` add a node's place and spacing, and an edge's offset, length and level, to message passing.
     `rounds` is T: a number, or "diameter" for the hop diameter of each item's mesh, 2(k-1) on a k x k grid with one diagonal a
     cell.
@@ -45,6 +48,7 @@ class NetworkConfig:
     decoder_layers: int = 0
     samples_see: SampleSees = "value"
     relative: bool = False
+    num_octaves: int = 0
     encoder_sees: Sees = "value"
     decoder_sees: Sees = "value"
     nodes_see: Literal["nothing", "spacing", "place"] = "nothing"
@@ -68,6 +72,7 @@ class NetworkConfig:
         for name in ("latent_size", "message_size", "edge_hidden", "node_hidden"):
             require(getattr(self, name) > 0, f"{name} must be positive; got {getattr(self, name)}")
         require(self.passes > 0, f"passes must be 1 or more; got {self.passes}")
+        require(0 <= self.num_octaves <= MOST_OCTAVES, f"num_octaves must be 0 to {MOST_OCTAVES}; got {self.num_octaves}")
         require(self.num_touched > 1, f"num_touched must be 2 or more, or weights jump between nodes; got {self.num_touched}")
         require(
             self.num_heard == 0 or (self.num_heard > 0 and len(self.encoder_hidden) > 0),
@@ -87,6 +92,11 @@ class NetworkConfig:
         require(self.rounds == "diameter" or self.rounds >= 0, f"rounds must be 0 or more, or 'diameter'; got {self.rounds}")
 
     @property
+    def samples_see_place(self) -> bool:
+        """Whether encoders see where a sample is, beside what representations make of it."""
+        return self.num_octaves > 0 or self.encoder_sees == "position"
+
+    @property
     def decoders_see_place(self) -> bool:
         """Whether decoders see where a query is, beside what it has gathered."""
         return self.decoder_sees == "position" or (self.decoder_layers > 0 and self.nodes_see == "place")
@@ -96,9 +106,8 @@ class NetworkConfig:
 class AttentionConfig:
     """The sizes of the attention baseline: a pre-norm transformer over an item's samples, read by queries.
 
-    `num_octaves` counts the sines and cosines of every coordinate, the first with a period of two units of length, each next one
-    with half the period; 0 shows the coordinates alone. `hidden_size` is that of the perceptron in every layer. `samples_see` and
-    `relative`: as in `NetworkConfig`.
+    `num_octaves`: of the places of samples and queries (`SFTNetwork.place`); 0 shows the coordinates alone. `hidden_size` is that
+    of the perceptron in every layer. `samples_see` and `relative`: as in `NetworkConfig`.
     """
 
     latent_size: int = 128
@@ -119,8 +128,13 @@ class AttentionConfig:
             self.latent_size % self.num_heads == 0,
             f"latent_size must be a multiple of num_heads; got {self.latent_size} and {self.num_heads}",
         )
-        for name, least, most in (("num_self_layers", 0, 100), ("num_cross_layers", 1, 100), ("num_octaves", 0, 16)):
+        for name, least, most in (("num_self_layers", 0, 100), ("num_cross_layers", 1, 100), ("num_octaves", 0, MOST_OCTAVES)):
             require(least <= getattr(self, name) <= most, f"{name} must be {least} to {most}; got {getattr(self, name)}")
+
+    @property
+    def samples_see_place(self) -> bool:
+        """Always: there are no nodes that would know."""
+        return True
 
 
 AnyNetworkConfig = NetworkConfig | AttentionConfig

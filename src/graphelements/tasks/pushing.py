@@ -22,6 +22,7 @@ from .task import BatchConfig, RunConfig, Symmetry
 
 USUAL = ("pixels", "push")
 SIZES = (1, 2, 3, 4)
+OCTAVES = 4  # for all that learn here: where edges and weights are is finer than pixels are apart
 
 NETWORK = NetworkConfig(
     latent_size=128,
@@ -32,6 +33,7 @@ NETWORK = NetworkConfig(
     decoder_hidden=(192,),
     decoder_layers=4,
     gated=True,
+    num_octaves=OCTAVES,
     encoder_sees="offset",
     decoder_sees="offset",
     nodes_see="place",
@@ -47,8 +49,10 @@ NETWORK = NetworkConfig(
 BATCHES = BatchConfig(items=64, scenarios=1, queries=32, resolutions=SIZES[-1:], symmetries=("square",), inputs=("pixels",))
 PLAIN = BatchConfig(items=64, scenarios=4, queries=1, resolutions=SIZES)
 FREE = replace(BATCHES, resolutions=(1,))  # networks that run on no mesh
-PROCESS = replace(NEURAL_PROCESS, latent_size=192, encoder_hidden=(192, 192), decoder_hidden=(192,), decoder_layers=4)
-ATTENDING = replace(ATTENTION, latent_size=64, hidden_size=128, num_octaves=4)
+PROCESS = replace(
+    NEURAL_PROCESS, latent_size=192, encoder_hidden=(192, 192), decoder_hidden=(192,), decoder_layers=4, num_octaves=OCTAVES
+)
+ATTENDING = replace(ATTENTION, latent_size=64, hidden_size=128, num_octaves=OCTAVES)
 
 
 def _tuned(steps: int, rate: float) -> TrainingConfig:
