@@ -42,8 +42,11 @@ def test_writing_cheaply_is_scattering_the_codes_of_every_touched_node(gated):
     gen = network(gated=gated)
     mesh = gen.meshes([scattered_mesh(SPACE, n, seeded(n)) for n in (3, 12, 7)])
     inputs, _ = gen.seen(collate([random_item(RAGGED_SFT, seeded(n)) for n in range(3)]))
-    codes = [(gen.representation(s.points, s.items, mesh), name, s) for name, s in inputs.items()]
-    expected = sum(c.scatter(gen.encode(name, samples, c, mesh)) for c, name, samples in codes)
+    expected = torch.zeros(mesh.num_nodes, gen.config.latent_size)
+    for name, samples in inputs.items():
+        c = gen.representation(samples.points, samples.items, mesh)
+        values = samples.values[:, None].expand(-1, c.nodes.shape[1], -1)
+        expected += c.scatter(gen.encoders[name](torch.cat([values, gen.local_coordinates(c, mesh)], -1)))
     torch.testing.assert_close(gen.write(inputs, mesh), expected, rtol=1e-4, atol=1e-5)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from .attention import AttentionNetwork, build_attention
 from .cell_representations import Barycentric, Multilinear
 from .functions import SFT, OutputFunction
-from .hearing import Ear
+from .hearing import Ear, Ears
 from .message_passing import MessagePassing
 from .network import GraphElementNetwork
 from .network_config import DEFAULT, AttentionConfig, NetworkConfig, Sees
@@ -66,7 +66,7 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
             message_passing,
             reader,
             share,
-            nn.ModuleDict(ears),
+            Ears(ears, config.num_heard),
             nn.ModuleDict(decoders),
         )
 

@@ -11,6 +11,7 @@ that h is continuous. The factor g lets what is linear in the samples' values st
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import no_type_check
 
 import torch
@@ -18,9 +19,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from .edge_kernels import run
+from .errors import require
 from .neighbours import nearest
 from .point_kernels import GatedRead
-from .samples import FunctionSamples
+from .samples import FunctionSamples, Queries
 from .spaces import Space
 
 
@@ -58,6 +60,41 @@ class Ear(nn.Module):
             return GatedRead.apply(base, gate, near, fades, local, self.local.weight.T.contiguous())
         terms = (base[near] + self.local(local)).relu() * gate[near]
         return torch.einsum("pk,pkh->ph", fades, terms)
+
+
+class Ears(nn.ModuleDict):
+    """An ear for every function, by name; none where queries hear nothing."""
+
+    def __init__(self, ears: Mapping[str, Ear], num_heard: int) -> None:
+        super().__init__(ears)
+        self.num_heard = num_heard
+
+    def forward(
+        self,
+        queries: Queries,
+        inputs: Mapping[str, FunctionSamples],
+        sizes: Mapping[str, Float[Tensor, "_samples dim"]],
+        num_items: int,
+        space: Space,
+        compiled: bool = False,
+    ) -> Float[Tensor, "queries heard"]:
+        """What queries at points hear of one function after another; of those that are not given, zeros."""
+        assert queries.points is not None
+        parts = []
+        for name, ear in self.items():
+            assert isinstance(ear, Ear)
+            if name not in inputs:
+                parts.append(queries.points.new_zeros(len(queries), ear.base.out_features))
+                continue
+            least, given = ear.gate.in_features, inputs[name].values.shape[-1]
+            require(
+                given == least,
+                f"queries hear samples as they were last written, with {least} numbers for one of {name!r}; "
+                f"got {given}, give `read` the inputs as `absorb` gives them",
+            )
+            here = (queries.points, queries.items, inputs[name], sizes[name], num_items)
+            parts.append(ear(*here, self.num_heard, space, compiled))
+        return torch.cat(parts, -1)
 
 
 @no_type_check  # the compiler cannot see through the shape checks of the tests

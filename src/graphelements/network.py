@@ -12,10 +12,11 @@ from torch.nn.functional import pad
 
 from .errors import require
 from .functions import SFT
+from .hearing import Ears
 from .message_passing import Graph, MessagePassing
 from .network_config import NetworkConfig
-from .perceptron import GatedPerceptron, Perceptron, gate_of, has_cheap_form
-from .point_kernels import read_hidden, write_hidden
+from .perceptron import GatedPerceptron, Perceptron
+from .point_kernels import gather_codes, scatter_codes
 from .representations import Coupling, Representation
 from .samples import FunctionSamples, Queries, SFTBatch
 from .sft_network import Meshes, SFTNetwork, seen_channels, told_channels
@@ -40,7 +41,7 @@ class GraphElementNetwork(SFTNetwork):
         message_passing: MessagePassing | None,
         reader: Perceptron | GatedPerceptron | None,
         share: nn.Linear | None,
-        ears: nn.ModuleDict,
+        ears: Ears,
         decoders: nn.ModuleDict,
     ) -> None:
         super().__init__(sft, config)
@@ -160,20 +161,12 @@ class GraphElementNetwork(SFTNetwork):
         states = mesh.positions.new_zeros(mesh.num_nodes, self.config.latent_size)
         couplings = self.couple(inputs, mesh) if couplings is None else couplings
         for name, samples in inputs.items():
-            coupling, encoder = couplings[name], self.encoders[name]
-            assert isinstance(encoder, Perceptron | GatedPerceptron)
-            samples = self.told(name, samples)
-            if self.config.encoder_sees == "offset" and has_cheap_form(encoder):
-                first, last = encoder.first, encoder.last
-                values = samples.values
-                of_value, of_local = first.weight.split([values.shape[-1], first.in_features - values.shape[-1]], dim=1)
-                local = self.local_coordinates(coupling, mesh)
-                base, gate = torch.addmm(first.bias, values, of_value.T), gate_of(encoder, values)
-                hidden = write_hidden(base, gate, coupling, local, of_local.T, self.kernels)
-                masses = coupling.scatter(values.new_ones(len(values), 1))
-                states = states + torch.addmm(masses * last.bias, hidden, last.weight.T)
+            coupling, values, encoder = couplings[name], self.told(name, samples).values, self.encoders[name]
+            if self.config.encoder_sees == "offset":
+                assert isinstance(encoder, Perceptron | GatedPerceptron)
+                states = states + scatter_codes(encoder, values, coupling, self.local_coordinates(coupling, mesh), self.kernels)
             else:
-                states = states + coupling.scatter(self.encode(name, samples, coupling, mesh))
+                states = states + coupling.scatter(encoder(values))
         return states
 
     def read(
@@ -231,37 +224,9 @@ class GraphElementNetwork(SFTNetwork):
             return {}
         require(inputs is not None, "queries of this network hear samples: give `read` the inputs as `absorb` gives them")
         assert inputs is not None
-        for function in (f for f in self.sft.inputs if f.name in inputs):
-            least = told_channels(function, self.config, self.sft.space.dim)
-            require(
-                inputs[function.name].values.shape[-1] == least,
-                f"queries hear samples as they were last written, with {least} numbers for one of {function.name!r}; "
-                f"got {inputs[function.name].values.shape[-1]}, give `read` the inputs as `absorb` gives them",
-            )
         sizes = {name: self.cell_sizes(name, samples) for name, samples in inputs.items()}
-        heard = {}
-        for name, query in queries.items():
-            if query.points is None:
-                continue
-            parts = []
-            for function, ear in self.ears.items():
-                if function in inputs:
-                    here = (query.points, query.items, inputs[function], sizes[function], mesh.num_items)
-                    parts.append(ear(*here, self.config.num_heard, mesh.space, self.kernels))
-                else:
-                    parts.append(query.points.new_zeros(len(query), self.config.encoder_hidden[-1]))
-            heard[name] = torch.cat(parts, -1)
-        return heard
-
-    def encode(
-        self, name: str, samples: FunctionSamples, coupling: Coupling, mesh: MeshUnion
-    ) -> Float[Tensor, "samples *touched latent"]:
-        """e_i(s): one code per sample, or with offsets e_i(s, x - x_l) one per sample and touched node."""
-        values = samples.values
-        if self.config.encoder_sees == "offset":
-            local = self.local_coordinates(coupling, mesh)
-            values = torch.cat([values[:, None].expand(*local.shape[:2], values.shape[-1]), local], -1)
-        return self.encoders[name](values)
+        asked = {name: query for name, query in queries.items() if query.points is not None}
+        return {name: self.ears(query, inputs, sizes, mesh.num_items, mesh.space, self.kernels) for name, query in asked.items()}
 
     def propagate(self, states: Float[Tensor, "nodes latent"], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
         """zT: what a node sees of itself added, then T rounds of message passing."""
@@ -287,14 +252,7 @@ class GraphElementNetwork(SFTNetwork):
         """What the points of a coupling gather."""
         if self.reader is None:
             return coupling.gather(states)
-        local = self.local_coordinates(coupling, mesh)
-        if not has_cheap_form(self.reader):
-            return coupling.blend(self.reader(torch.cat([states[coupling.nodes], local], -1)))
-        first, last = self.reader.first, self.reader.last
-        of_state, of_local = first.weight.split([states.shape[-1], local.shape[-1]], dim=1)
-        base, gate = torch.addmm(first.bias, states, of_state.T), gate_of(self.reader, states)
-        hidden = read_hidden(base, gate, coupling, local, of_local.T, self.kernels)
-        return last(hidden)  # the weights of a point sum to one
+        return gather_codes(self.reader, states, coupling, self.local_coordinates(coupling, mesh), self.kernels)
 
     def integrate(
         self, states: Float[Tensor, "nodes latent"], queries: Queries, mesh: MeshUnion

@@ -20,7 +20,46 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .edge_kernels import compiled_run, with_features
+from .perceptron import GatedPerceptron, Perceptron, gate_of, has_cheap_form
 from .representations import Coupling
+
+
+def scatter_codes(
+    encoder: Perceptron | GatedPerceptron,
+    values: Float[Tensor, "points values"],
+    coupling: Coupling,
+    local: Float[Tensor, "points touched local"],
+    compiled: bool,
+) -> Float[Tensor, "nodes latent"]:
+    """The sum over points x of r_l(x) e(s, o_l(x)), for every node l."""
+    if not has_cheap_form(encoder):
+        return coupling.scatter(encoder(torch.cat([values[:, None].expand(*local.shape[:2], values.shape[-1]), local], -1)))
+    base, gate, of_local = _once(encoder, values, local.shape[-1])
+    hidden = write_hidden(base, gate, coupling, local, of_local, compiled)
+    masses = coupling.scatter(values.new_ones(len(values), 1))
+    return torch.addmm(masses * encoder.last.bias, hidden, encoder.last.weight.T)
+
+
+def gather_codes(
+    reader: Perceptron | GatedPerceptron,
+    states: Float[Tensor, "nodes latent"],
+    coupling: Coupling,
+    local: Float[Tensor, "points touched local"],
+    compiled: bool,
+) -> Float[Tensor, "points latent"]:
+    """The sum over touched nodes l of r_l(x) rho(z_l, o_l(x)), for every point x."""
+    if not has_cheap_form(reader):
+        return coupling.blend(reader(torch.cat([states[coupling.nodes], local], -1)))
+    base, gate, of_local = _once(reader, states, local.shape[-1])
+    return reader.last(read_hidden(base, gate, coupling, local, of_local, compiled))  # the weights of a point sum to one
+
+
+def _once(
+    net: Perceptron | GatedPerceptron, rows: Float[Tensor, "rows values"], num_local: int
+) -> tuple[Float[Tensor, "rows hidden"], Float[Tensor, "rows hidden"] | None, Float[Tensor, "local hidden"]]:
+    """What is found once per row: a and g; and C."""
+    of_row, of_local = net.first.weight.split([rows.shape[-1], num_local], dim=1)
+    return torch.addmm(net.first.bias, rows, of_row.T), gate_of(net, rows), of_local.T
 
 
 def read_hidden(
