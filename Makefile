@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CONSTRAINTS := -c constraints.txt
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 .PHONY: demo test verify lint bench docs clean
 
@@ -10,10 +11,10 @@ demo: $(VENV)/core
 	$(BIN)/graphelements demo --out demo
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 verify: $(VENV)/test lint docs
-	GRAPHELEMENTS_VERIFY=1 $(BIN)/python -m pytest -m "long or not long" --cov=graphelements --cov-report=term --cov-fail-under=90
+	GRAPHELEMENTS_VERIFY=1 $(PYTEST) -m "long or not long" --cov=graphelements --cov-report=term --cov-fail-under=90
 
 lint: $(VENV)/lint
 	$(BIN)/ruff check .

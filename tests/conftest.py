@@ -9,6 +9,8 @@ import jaxtyping
 import pytest
 import torch
 
+os.environ["OMP_NUM_THREADS"] = "1"  # for the commands that tests start: they run beside other tests
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
