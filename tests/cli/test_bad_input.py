@@ -223,7 +223,8 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "adapt: an unknown ending": ("one of .safetensors; got '.txt'", [*ADAPT[:-1], "mesh.txt", "--house", "0"]),
     "adapt: a figure of another kind": ("must end in .png", [*ADAPT, "--house", "0", "--figure", "mesh.pdf"]),
     "adapt: a tolerance of zero": ("tolerance must be positive", [*ADAPT, "--house", "0", "--tolerance", "0"]),
-    "adapt: no checkpoint of houses": ("no task", ["adapt", "bare.safetensors", *ADAPT[2:], "--house", "0"]),
+    "adapt: no checkpoint of a task": ("no task", ["adapt", "bare.safetensors", *ADAPT[2:], "--house", "0"]),
+    "adapt: no picture of pushes": ("no picture", ["adapt", "pushing", *ADAPT[2:], "--house", "0", "--figure", "mesh.png"]),
     # files
     **{
         f"house: {name}": (part, ["predict", "model.safetensors", "--house", f"house_{name}.json", "--out", "field.csv"])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import call
+from matplotlib.image import imread
+
+from graphelements.mesh_files import load_mesh
 
 TINY = ("batches.items=3", "batches.queries=8", "training.steps=2", "training.compile=off", "network.latent_size=8")
 
@@ -48,6 +52,22 @@ def test_scores_stand_beside_references_and_rotations(trained):
     assert saved["layout"] == "icosahedron"
     assert [turned["nodes"] for turned in saved["rotations"]] == [12, 42]
     assert {"gen", "harmonics", "mean"} <= {score["method"] for score in saved["results"]}
+
+
+def test_a_mesh_adapts_on_the_sphere_and_is_used(trained):
+    name, folder = trained
+    model, data, mesh = str(folder / "run" / "model.safetensors"), str(folder / "fields.npz"), folder / "mesh.safetensors"
+    few = ["--data", data, "--house", "2", "--scenarios", "6", "--steps", "2", "--out", str(mesh), "--quiet"]
+    outcome = call("adapt", model, *few, "--figure", str(folder / "mesh.png"))
+    assert outcome.code == 0, outcome.err
+    num = {"poisson-sphere": 26, "scattered-sphere": 42}[name]  # five latitudes, or edges of an icosahedron in two pieces
+    assert re.search(rf"on its 26 other scenarios: \d+\.\d+ with {num} even nodes", outcome.out)
+    assert load_mesh(mesh).num_nodes == num
+    assert min(imread(folder / "mesh.png").shape[:2]) > 300
+    scores = call(
+        "evaluate", model, "--data", data, "--mesh", str(mesh), "--resolutions", "2", "--json", "--out", str(folder / "e")
+    )
+    assert next(score["nodes"] for score in json.loads(scores.out)["results"]) == num
 
 
 @pytest.mark.parametrize("ending", [".csv", ".npz", ".png"])

@@ -14,7 +14,11 @@ def adapt(
     house: Annotated[int, typer.Option(help="The number of the house to adapt to.")],
     out: Annotated[Path, typer.Option(help="The adapted mesh, a .safetensors file.")],
     resolution: Annotated[
-        int | None, typer.Option(min=2, help="Nodes along each side of the mesh to begin with [5; 3 or 2 if it grows].")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Of the mesh to begin with: nodes along each side, or latitudes [5; 3 or 2 if it grows], or pieces of edges.",
+        ),
     ] = None,
     nodes: Annotated[int | None, typer.Option(min=4, help="Grow the mesh to so many nodes, at most.")] = None,
     tolerance: Annotated[
@@ -29,9 +33,14 @@ def adapt(
 ) -> None:
     """Move the nodes of a mesh to where one house needs them; with --nodes or --tolerance, add and remove nodes as well.
 
-    A quarter of the scenarios judges. Where they do not surely gain, the mesh stays as it is.
+    A quarter of the scenarios judges. Where they do not surely gain, the mesh stays as it is. On a sphere, a house is a group of
+    fields, and begins with so many latitudes, or pieces of the edges of an icosahedron.
 
-    Example: graphelements adapt poisson-square --data houses.npz --house 3 --out mesh.safetensors --figure mesh.png
+    Examples:
+
+    graphelements adapt poisson-square --data houses.npz --house 3 --out mesh.safetensors --figure mesh.png
+
+    graphelements adapt poisson-sphere --data sphere.npz --house 3 --out mesh.safetensors --figure globe.png
     """
     from dataclasses import replace
 
@@ -40,27 +49,36 @@ def adapt(
     from rich.progress import track
 
     from ..adaptation import AdaptationConfig, GrowthConfig, adapt_mesh, grow_mesh, mean_errors
+    from ..checkpoints import load_checkpoint
+    from ..data.houses import Houses
     from ..errors import choose, require
     from ..files import require_writable
     from ..mesh_files import save_mesh
+    from ..network import GraphElementNetwork
+    from ..samples import collate
+    from ..tasks import get_task
+    from ..tasks.globe_fields import draw_adapted_globes
     from ..tasks.house_fields import draw_adaptation
-    from ..tasks.poisson_square import TASK, load_meshed_checkpoint, mesh_for
+    from ..tasks.task import method_of
 
     choose("the ending of --out", out.suffix, (".safetensors",))
     require(figure is None or figure.suffix == ".png", f"--figure must end in .png; got {figure}")
     for path in (out, *([] if figure is None else [figure])):
         require_writable(path)
-    loaded, network = load_meshed_checkpoint(checkpoint)
-    houses = TASK.load(data).selected([house])
-    total = houses.num_scenarios
+    loaded = load_checkpoint(checkpoint)
+    require(loaded.task is not None, f"{checkpoint} was trained for no task of this library; use graphelements.adapt_mesh")
+    task, network, kind = get_task(str(loaded.task)), loaded.network, method_of(loaded.network)
+    require(kind == "gen", f"{checkpoint} has no mesh to adapt: it is of the kind {kind}")
+    require(figure is None or task.name != "pushing", "there is no picture of adapted meshes for pushing; leave out --figure")
+    assert isinstance(network, GraphElementNetwork)
+    chosen = task.given(task.load(data, str(house)), network.sft)
+    solved = collate(task.all_of(chosen))
+    total = solved.num_items
     require(scenarios < total, f"--scenarios must leave one of the {total} of the house to judge by; got {scenarios}")
-    numbers = torch.arange(total).split([scenarios, total - scenarios])
-    given, held_out = (houses.batch(torch.zeros_like(some), some) for some in numbers)
+    given, held_out = solved.selected(range(scenarios)), solved.selected(range(scenarios, total))
     grows = nodes is not None or tolerance is not None
-    mesh, config = (
-        mesh_for(loaded, resolution or (5 if not grows else 3 if nodes is None or nodes >= 9 else 2)),
-        AdaptationConfig(),
-    )
+    usual = (1 if grows else 2) if loaded.mesh.layout == "icosahedron" else 5 if not grows else 3 if (nodes or 9) >= 9 else 2
+    mesh, config = task.mesh(loaded.mesh, resolution or usual), AdaptationConfig()
     best = mesh
     if grows:
         growth = GrowthConfig(num_nodes=nodes or 100, tolerance=tolerance)
@@ -76,7 +94,11 @@ def adapt(
     save_mesh(best, out)
     if figure is not None:
         titles = f"{mesh.num_nodes} even nodes, MSE {before:.4f}", f"{best.num_nodes} adapted nodes, MSE {after:.4f}"
-        draw_adaptation(figure, houses.houses[0].scenario(total - 1), dict(zip(titles, (mesh, best), strict=True)))
+        drawn = dict(zip(titles, (mesh, best), strict=True))
+        if isinstance(chosen, Houses):
+            draw_adaptation(figure, chosen.houses[0].scenario(total - 1), drawn)
+        else:
+            draw_adapted_globes(figure, solved.selected([total - 1]), drawn)
     typer.echo(
         f"house {house}, mean squared error on its {total - scenarios} other scenarios: "
         f"{before:.5f} with {mesh.num_nodes} even nodes, {after:.5f} with {best.num_nodes} adapted ones"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -87,3 +88,23 @@ def write_globe(
                 beside.set_title(f"seen from 20° north, {longitude:.0f}° east", fontsize=10)
                 figure.colorbar(drawn, ax=beside, shrink=0.8, label=name)
             figure.savefig(temporary, dpi=130)
+
+
+def draw_adapted_globes(path: Path, scenario: SFTBatch, meshes: Mapping[str, Mesh]) -> None:
+    """What is true at the queries of one item, as coloured points, under every mesh, side by side, with their titles."""
+    from matplotlib.figure import Figure
+
+    ((name, truth),) = scenario.targets.items()
+    points, values = scenario.queries[name].points, truth[:, 0].numpy()
+    assert points is not None
+    figure, largest = Figure(figsize=(5 * len(meshes), 4.8), layout="constrained"), float(np.abs(values).max()) or 1.0
+    for beside, (title, mesh) in zip(figure.subplots(1, len(meshes), squeeze=False)[0], meshes.items(), strict=True):
+        globe = Globe(beside, radius=float(mesh.positions[0].norm()))
+        globe.draw_mesh(mesh, color="#333333")
+        drawn = globe.draw_points(
+            points.numpy(), c=values, s=40, cmap="RdBu_r", vmin=-largest, vmax=largest, edgecolors="#777777"
+        )
+        beside.set_title(title, fontsize=10)
+        figure.colorbar(drawn, ax=beside, shrink=0.8, label=name)
+    with replaced(path) as temporary:
+        figure.savefig(temporary, dpi=130)

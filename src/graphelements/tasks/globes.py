@@ -48,12 +48,12 @@ class Globe:
         shown[inside] = field(self.radius * points / np.linalg.norm(points, axis=1, keepdims=True))
         return self.axes.imshow(shown, origin="lower", extent=(-1, 1, -1, 1), zorder=1, **style)
 
-    def draw_points(self, points: Float[np.ndarray, "n 3"], **style: Any) -> None:
-        """Those of the points that one sees."""
+    def draw_points(self, points: Float[np.ndarray, "n 3"], **style: Any) -> Any:
+        """Those of the points that one sees; an array in the style has a row for each point."""
         places = self.seen(points)
         chosen = places[:, 2] > 0
         style = {name: value[chosen] if isinstance(value, np.ndarray) else value for name, value in style.items()}
-        self.axes.scatter(places[chosen, 0], places[chosen, 1], zorder=3, **style)
+        return self.axes.scatter(places[chosen, 0], places[chosen, 1], zorder=3, **style)
 
     def draw_mesh(self, mesh: Mesh, **style: Any) -> None:
         """Nodes, and edges along great circles, fainter behind."""
