@@ -29,7 +29,7 @@ docs: $(VENV)/docs
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) site demo .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) site demo .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
 
 # Each extra has a stamp file that is made anew when the dependencies change.
 $(VENV)/python: 

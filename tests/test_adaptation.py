@@ -250,6 +250,12 @@ def test_with_a_tolerance_nodes_go_as_long_as_it_holds():
     assert list(grow_mesh(network(), grid_mesh(HEAT.space, 3), scenarios(), impossible))[-1].best_error > 1e-9
 
 
+def test_nodes_that_cannot_leave_their_grid_are_refused():
+    gen = build_network(HEAT, replace(SMALL, representation="multilinear"))
+    with pytest.raises(InputError, match="nodes cannot move; train with network.representation=barycentric"):
+        next(adapt_mesh(gen, grid_mesh(HEAT.space, 3), scenarios(4)))
+
+
 def test_a_mesh_above_its_budget_is_refused():
     with pytest.raises(InputError, match="begins with 9; begin with fewer"):
         next(grow_mesh(network(), grid_mesh(HEAT.space, 3), scenarios(), GrowthConfig(num_nodes=8)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import runpy
 import subprocess
@@ -124,8 +123,7 @@ def test_every_block_of_own_data_runs_and_prints_what_is_written_below_it(measur
     blocks = blocks_of(DOCS / "own_data.md")
     code = "print(end='\\0')\n".join(text for kind, text in blocks if kind == "python")
     # Apart, because readers have no type checker that speaks before the library's own messages do.
-    alone = {**os.environ, "OMP_NUM_THREADS": "1"}
-    run = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True, env=alone, timeout=300, check=False)
+    run = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True, timeout=300, check=False)
     assert run.stderr == ""
     outputs = iter(run.stdout.split("\0"))
     printed = ""

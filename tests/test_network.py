@@ -18,6 +18,7 @@ from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import grid_mesh, scattered_mesh
 from graphelements.network_config import DEFAULT, NEURAL_PROCESS, PAPER, NetworkConfig
 from graphelements.samples import FunctionSamples, Queries, SFTBatch, collate
+from graphelements.sft_network import place_features
 from graphelements.spaces import Box
 from graphelements.training import item_errors
 from graphelements.unions import union
@@ -353,16 +354,19 @@ def test_a_second_pass_tells_samples_what_is_known_at_their_places(reads):
     answers = network.read(states, batch.queries, mesh, last)
     assert torch.equal(answers["warmth"], network(batch, mesh)["warmth"])
     assert build_network(HEAT, DEFAULT).absorb(inputs, mesh)[1] is inputs
-    with pytest.raises(InputError, match="as `absorb` gives them"):
-        network.read(states, batch.queries, mesh, inputs)
+    for too_few in (inputs, batch.inputs):
+        with pytest.raises(InputError, match="as `absorb` gives them"):
+            network.read(states, batch.queries, mesh, too_few)
     with pytest.raises(InputError, match="passes must be 1 or more; got 0"):
         replace(DEFAULT, passes=0)
 
 
 def test_places_are_seen_in_octaves():
-    network, points = build_network(HEAT, replace(PAPER, num_octaves=2)), torch.tensor([[1.0, 0.5], [2.0, 0.0]])
+    points = torch.tensor([[1.0, 0.5], [2.0, 0.0]])
     expected = torch.tensor([[0, 0, 0, 0, 1, 1, 0, 0, 1, 1], [0.5, -0.25, 1, -(0.5**0.5), 0, 0.5**0.5, 0, -1, -1, 0]])
-    assert torch.allclose(network.place(points, HEAT.space), expected, atol=1e-6)  # periods of two units of length, and of one
+    assert torch.allclose(
+        place_features(points, HEAT.space, 2), expected, atol=1e-6
+    )  # periods of two units of length, and of one
     mesh, values = grid_mesh(HEAT.space, 1), torch.ones(1, 2)
     for config, differ in (
         (PAPER, False),

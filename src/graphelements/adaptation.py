@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .cell_representations import Multilinear
 from .configs import require_types
 from .errors import require
 from .functions import SFT
@@ -228,6 +229,8 @@ class _Scenarios:
 
     def __init__(self, network: GraphElementNetwork, mesh: Mesh, batch: SFTBatch, config: AdaptationConfig) -> None:
         network.validate(batch, mesh)
+        fixed = isinstance(network.representation, Multilinear)
+        require(not fixed, "multilinear weights need a grid, so nodes cannot move; train with network.representation=barycentric")
         require(len(batch.targets) > 0, "a mesh adapts to solved scenarios; this batch has no targets")
         num = batch.num_items
         require(num > 1, "a mesh adapts to two scenarios or more, of which one judges; got one")

@@ -13,7 +13,7 @@ from .functions import SFT
 from .network_config import AttentionConfig
 from .perceptron import Perceptron
 from .samples import FunctionSamples, Queries, SFTBatch
-from .sft_network import Meshes, SFTNetwork, place_channels, seen_channels
+from .sft_network import Meshes, SFTNetwork, place_channels, place_features, seen_channels
 from .spaces import Space
 
 
@@ -72,18 +72,18 @@ class AttentionNetwork(SFTNetwork):
     def forward(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         space = self.meshes(meshes, batch.num_items).space
         inputs, frame = self.seen(batch, space)
-        tokens, known = self.write(inputs, batch.num_items)
+        tokens, known = self.write(inputs, batch.num_items, space)
         outputs = {name: self.read(name, queries, tokens, known, space) for name, queries in batch.queries.items()}
         return {name: self.restored(name, output, batch.queries[name].items, frame) for name, output in outputs.items()}
 
     def write(
-        self, inputs: Mapping[str, FunctionSamples], num_items: int
+        self, inputs: Mapping[str, FunctionSamples], num_items: int, space: Space
     ) -> tuple[Float[Tensor, "items samples latent"], Bool[Tensor, "items samples"]]:
         """The tokens of every item's samples, padded to the most samples of an item, and which of them are no padding."""
         codes = [self.start.expand(num_items, self.config.latent_size)]
         items = [torch.arange(num_items, device=self.start.device)]
         for name, samples in inputs.items():
-            codes.append(self.encoders[name](samples.values))
+            codes.append(self.encoders[name](torch.cat([samples.values, self.place(samples.points, space)], -1)))
             items.append(samples.items)
         tokens, places = padded(torch.cat(codes), torch.cat(items), num_items)
         known = torch.zeros(tokens.shape[:2], dtype=torch.bool, device=places.device)
@@ -116,7 +116,7 @@ class AttentionNetwork(SFTNetwork):
         self.validate(batch, meshes)
         space, size = self.meshes(meshes, batch.num_items).space, max(1, chunk // batch.num_items)
         inputs, frame = self.seen(batch, space)
-        tokens, known = self.write(inputs, batch.num_items)
+        tokens, known = self.write(inputs, batch.num_items, space)
         answers = {}
         for name, queries in batch.queries.items():
             piece = ranks(queries.items, batch.num_items) // size
@@ -126,6 +126,9 @@ class AttentionNetwork(SFTNetwork):
             outputs = torch.cat(found)[order.argsort()]
             answers[name] = self.answer(name, self.restored(name, outputs, queries.items, frame))
         return answers
+
+    def place(self, points: Float[Tensor, "n dim"], space: Space) -> Float[Tensor, "n features"]:
+        return place_features(points, space, self.config.num_octaves)
 
 
 def ranks(items: Int[Tensor, " rows"], num_items: int) -> Int[Tensor, " rows"]:
@@ -150,8 +153,8 @@ def padded(
 def build_attention(sft: SFT, config: AttentionConfig) -> AttentionNetwork:
     """The network of a config, its weights drawn from torch's global generator."""
     latent, hidden, dim = config.latent_size, config.hidden_size, sft.space.dim
-    place = place_channels(config, dim)
-    encoders = {f.name: Perceptron((seen_channels(f, config, dim), latent, latent)) for f in sft.inputs}
+    place = place_channels(dim, config.num_octaves)
+    encoders = {f.name: Perceptron((seen_channels(f, config, dim) + place, latent, latent)) for f in sft.inputs}
     askers = {f.name: Perceptron(((1 if f.integrated else place) + f.conditions, latent, latent)) for f in sft.outputs}
     return AttentionNetwork(
         sft,

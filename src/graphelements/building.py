@@ -37,7 +37,8 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
                 return GatedPerceptron(num_values, local, config.encoder_hidden[0], latent)
             return Perceptron((num_values + local, *config.encoder_hidden, latent))
 
-        encoders = {f.name: seeing(told_channels(f, config, dim), config.encoder_sees) for f in sft.inputs}
+        place = place_channels(dim, config.num_octaves) if config.samples_see_place else 0
+        encoders = {f.name: seeing(told_channels(f, config, dim) + place, config.encoder_sees) for f in sft.inputs}
         placement = {"nothing": None, "spacing": nn.Linear(1, latent), "place": nn.Linear(1 + dim, latent)}[config.nodes_see]
         message_passing = None
         if config.rounds != 0:
@@ -66,7 +67,7 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
             message_passing,
             reader,
             share,
-            Ears(ears, config.num_heard),
+            Ears(ears),
             nn.ModuleDict(decoders),
         )
 
@@ -74,7 +75,7 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
 def _build_decoder(config: NetworkConfig, sft: SFT, function: OutputFunction) -> nn.Module:
     num_inputs = config.latent_size + function.conditions
     if not function.integrated:
-        num_inputs += place_channels(config, sft.space.dim) if config.decoders_see_place else 0
+        num_inputs += place_channels(sft.space.dim, config.num_octaves) if config.decoders_see_place else 0
         num_inputs += len(sft.inputs) * config.encoder_hidden[-1] if config.num_heard > 0 else 0
     if config.decoder_layers > 0:
         (width,) = config.decoder_hidden

@@ -11,7 +11,7 @@ that h is continuous. The factor g lets what is linear in the samples' values st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import no_type_check
 
 import torch
@@ -65,20 +65,20 @@ class Ear(nn.Module):
 class Ears(nn.ModuleDict):
     """An ear for every function, by name; none where queries hear nothing."""
 
-    def __init__(self, ears: Mapping[str, Ear], num_heard: int) -> None:
-        super().__init__(ears)
-        self.num_heard = num_heard
-
     def forward(
         self,
         queries: Queries,
         inputs: Mapping[str, FunctionSamples],
-        sizes: Mapping[str, Float[Tensor, "_samples dim"]],
+        sizes_of: Callable[[str, FunctionSamples], Tensor],
         num_items: int,
+        num_heard: int,
         space: Space,
         compiled: bool = False,
     ) -> Float[Tensor, "queries heard"]:
-        """What queries at points hear of one function after another; of those that are not given, zeros."""
+        """What queries at points hear of one function after another; of those that are not given, zeros.
+
+        `sizes_of`: the sizes of the cells of a function's samples, in units of the space.
+        """
         assert queries.points is not None
         parts = []
         for name, ear in self.items():
@@ -86,14 +86,14 @@ class Ears(nn.ModuleDict):
             if name not in inputs:
                 parts.append(queries.points.new_zeros(len(queries), ear.base.out_features))
                 continue
-            least, given = ear.gate.in_features, inputs[name].values.shape[-1]
+            samples, least = inputs[name], ear.gate.in_features
             require(
-                given == least,
+                samples.values.shape[-1] == least,
                 f"queries hear samples as they were last written, with {least} numbers for one of {name!r}; "
-                f"got {given}, give `read` the inputs as `absorb` gives them",
+                f"got {samples.values.shape[-1]}, give `read` the inputs as `absorb` gives them",
             )
-            here = (queries.points, queries.items, inputs[name], sizes[name], num_items)
-            parts.append(ear(*here, self.num_heard, space, compiled))
+            here = (queries.points, queries.items, samples, sizes_of(name, samples), num_items)
+            parts.append(ear(*here, num_heard, space, compiled))
         return torch.cat(parts, -1)
 
 

@@ -19,7 +19,8 @@ from .perceptron import GatedPerceptron, Perceptron
 from .point_kernels import gather_codes, scatter_codes
 from .representations import Coupling, Representation
 from .samples import FunctionSamples, Queries, SFTBatch
-from .sft_network import Meshes, SFTNetwork, seen_channels, told_channels
+from .sft_network import Meshes, SFTNetwork, place_features, seen_channels, told_channels
+from .spaces import Space
 from .unions import MeshUnion
 
 Couplings = Mapping[str, Coupling]
@@ -97,8 +98,8 @@ class GraphElementNetwork(SFTNetwork):
         there = self.recall(states, places, mesh, couplings)
         return {name: replace(each, values=torch.cat([each.values, there[name]], -1)) for name, each in inputs.items()}
 
-    def told(self, name: str, samples: FunctionSamples) -> FunctionSamples:
-        """Samples as `seen` or as `informed` gives them, in the form that encoders take: those told nothing are told zeros."""
+    def told(self, name: str, samples: FunctionSamples, space: Space) -> Float[Tensor, "samples values"]:
+        """What encoders take of samples as `seen` or as `informed` gives them: those told nothing are told zeros; and places."""
         function = next(f for f in self.sft.inputs if f.name == name)
         seen, most = (
             seen_channels(function, self.config, self.sft.space.dim),
@@ -110,7 +111,10 @@ class GraphElementNetwork(SFTNetwork):
             f"nodes take the numbers that encoders see, {seen} for a sample of {name!r}; "
             f"got {given}, prepare the samples with network.seen",
         )
-        return samples if given == most else replace(samples, values=pad(samples.values, (0, most - given)))
+        values = pad(samples.values, (0, most - given))
+        if not self.config.samples_see_place:
+            return values
+        return torch.cat([values, place_features(samples.points, space, self.config.num_octaves)], -1)
 
     def settle(
         self, inputs: Mapping[str, FunctionSamples], meshes: Meshes, couplings: Sequence[Couplings] | None = None
@@ -161,7 +165,7 @@ class GraphElementNetwork(SFTNetwork):
         states = mesh.positions.new_zeros(mesh.num_nodes, self.config.latent_size)
         couplings = self.couple(inputs, mesh) if couplings is None else couplings
         for name, samples in inputs.items():
-            coupling, values, encoder = couplings[name], self.told(name, samples).values, self.encoders[name]
+            coupling, values, encoder = couplings[name], self.told(name, samples, mesh.space), self.encoders[name]
             if self.config.encoder_sees == "offset":
                 assert isinstance(encoder, Perceptron | GatedPerceptron)
                 states = states + scatter_codes(encoder, values, coupling, self.local_coordinates(coupling, mesh), self.kernels)
@@ -224,9 +228,8 @@ class GraphElementNetwork(SFTNetwork):
             return {}
         require(inputs is not None, "queries of this network hear samples: give `read` the inputs as `absorb` gives them")
         assert inputs is not None
-        sizes = {name: self.cell_sizes(name, samples) for name, samples in inputs.items()}
-        asked = {name: query for name, query in queries.items() if query.points is not None}
-        return {name: self.ears(query, inputs, sizes, mesh.num_items, mesh.space, self.kernels) for name, query in asked.items()}
+        here = (inputs, self.cell_sizes, mesh.num_items, self.config.num_heard, mesh.space, self.kernels)
+        return {name: self.ears(query, *here) for name, query in queries.items() if query.points is not None}
 
     def propagate(self, states: Float[Tensor, "nodes latent"], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
         """zT: what a node sees of itself added, then T rounds of message passing."""
@@ -274,7 +277,7 @@ class GraphElementNetwork(SFTNetwork):
         """d_j(z(x), what is heard, c)."""
         parts = [latents]
         if queries.points is not None and self.config.decoders_see_place:
-            parts.append(self.place(queries.points, mesh.space))
+            parts.append(place_features(queries.points, mesh.space, self.config.num_octaves))
         if heard is not None:
             parts.append(heard)
         if queries.conditions is not None:

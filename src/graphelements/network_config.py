@@ -12,7 +12,7 @@ Sees = Literal["value", "position", "offset"]
 SampleSees = Literal["value", "cell", "patch"]
 LIKENESS = {"cell": 0.0, "patch": 0.3}
 """What a difference of values counts for among the fellows that judge a cell: see `sample_cells`."""
-MOST_OCTAVES = 16  # single precision has no more
+MOST_OCTAVES = 16  # periods down to a 30,000th of the space
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,15 @@ class NetworkConfig:
     volume, besides; "patch": the same with cells judged among samples of like values. `relative` makes exact what the functions
     declare (`scales`, `shifts`): the network sees an item's values relative to their own level and size.
     `num_octaves`: above 0, all encoders see where a sample is, as coordinates and so many octaves of sines and cosines of them
-    (`SFTNetwork.place`), and so do decoders that see a query's place: small differences of place can then matter.
+    (`place_features`), and so do decoders that see a query's place: small differences of place can then matter.
     `nodes_see` and `edges_see` add a node's place and spacing, and an edge's offset, length and level, to message passing.
     `rounds` is T: a number, or "diameter" for the hop diameter of each item's mesh, 2(k-1) on a k x k grid with one diagonal a
     cell.
     `passes`: above 1, samples are written again, each with what is read at its own place: what all samples together have said
     there. That lets them be weighed against each other, as residuals are in iterative solvers.
     `reads`: on nested meshes, queries read the "finest" mesh, or "all" of them, blended by shares that the network gives.
-    `gated`: encoders and the reader that see offsets are `GatedPerceptron`s: what is linear in values, or states, stays so.
+    `gated`: encoders and the reader that see offsets are `GatedPerceptron`s: what is linear in values, or states, stays so;
+    octaves count among the values.
     `num_heard`: a query hears so many of the nearest samples of every function directly, besides what it reads from nodes (see
     `hearing`). `decoder_layers`: 0 for decoders that are perceptrons (paper); above, so many residual layers of
     the width `decoder_hidden` says, once for all meshes of a nest, that see the query's place besides if nodes see theirs.
@@ -106,7 +107,7 @@ class NetworkConfig:
 class AttentionConfig:
     """The sizes of the attention baseline: a pre-norm transformer over an item's samples, read by queries.
 
-    `num_octaves`: of the places of samples and queries (`SFTNetwork.place`); 0 shows the coordinates alone. `hidden_size` is that
+    `num_octaves`: of the places of samples and queries (`place_features`); 0 shows the coordinates alone. `hidden_size` is that
     of the perceptron in every layer. `samples_see` and `relative`: as in `NetworkConfig`.
     """
 
@@ -130,11 +131,6 @@ class AttentionConfig:
         )
         for name, least, most in (("num_self_layers", 0, 100), ("num_cross_layers", 1, 100), ("num_octaves", 0, MOST_OCTAVES)):
             require(least <= getattr(self, name) <= most, f"{name} must be {least} to {most}; got {getattr(self, name)}")
-
-    @property
-    def samples_see_place(self) -> bool:
-        """Always: there are no nodes that would know."""
-        return True
 
 
 AnyNetworkConfig = NetworkConfig | AttentionConfig

@@ -7,7 +7,8 @@ once after the sum over touched nodes; what is left per point and touched node i
 
 with a = A z + b or A s + b, and o the offset in local coordinates; where e and rho are gated, each term is multiplied by g(z) or
 g(s). Plain torch does it anywhere. The compiled form fuses the terms; its gradients are those of a, g and C, so where weights or
-offsets ask for gradients (positions are optimised, or a sharpness is learned) plain torch is used.
+offsets ask for gradients (positions are optimised, or a sharpness is learned) plain torch is used. Where e or rho have more
+layers, they are applied to every point and touched node.
 """
 
 from __future__ import annotations

@@ -56,32 +56,19 @@ class SFTNetwork(nn.Module, ABC):
         """Answers in original units to any number of queries, in bounded memory and without gradients."""
 
     def seen(self, batch: SFTBatch, space: Space | None = None) -> tuple[dict[str, FunctionSamples], Frame | None]:
-        """The inputs as encoders see them: values in network units, with "cell" what the samples stand for, and their places.
+        """The inputs as encoders see them: values in network units, and with "cell" what the samples stand for besides.
 
         With `relative`, values are relative to the item's frame, and `restored` puts outputs back into it.
         """
         inputs, frame = self._in_frame(batch)
-        space = space or self.sft.space
         if self.config.samples_see in LIKENESS:
-            all_cells, dim = self._cells(inputs, batch.num_items, space), self.sft.space.intrinsic_dim
+            all_cells, dim = self._cells(inputs, batch.num_items, space or self.sft.space), self.sft.space.intrinsic_dim
             for (name, samples), cells in zip(inputs.items(), all_cells, strict=True):
                 values, scale = samples.values, self.cell_scales[name]
                 volumes = (dim * (cells.log_sizes - scale.mean).mean(-1, keepdim=True)).exp()
                 values = torch.cat([values, values * volumes, scale.normalised(cells.log_sizes), cells.shapes], -1)
                 inputs[name] = replace(samples, values=values)
-        if self.config.samples_see_place:
-            for name, samples in inputs.items():
-                inputs[name] = replace(samples, values=torch.cat([samples.values, self.place(samples.points, space)], -1))
         return inputs, frame
-
-    def place(self, points: Float[Tensor, "n dim"], space: Space) -> Float[Tensor, "n features"]:
-        """What encoders and decoders that see places see of them: coordinates, and the sines and cosines of each.
-
-        The first have a period of two units of length, each next octave has half the period.
-        """
-        coordinates = space.coordinates(points)
-        angles = [math.pi * 2**octave * coordinates for octave in range(self.config.num_octaves)]
-        return torch.cat([coordinates, *(wave(a) for a in angles for wave in (torch.sin, torch.cos))], -1)
 
     def _in_frame(self, batch: SFTBatch) -> tuple[dict[str, FunctionSamples], Frame | None]:
         """The inputs in network units, relative to their frame where there is one."""
@@ -200,19 +187,28 @@ class SFTNetwork(nn.Module, ABC):
 
 
 def seen_channels(function: InputFunction, config: AnyNetworkConfig, dim: int) -> int:
-    """How many numbers of a sample an encoder sees: its channels, with "cell" those times the volume and the cell, its place."""
-    channels = function.channels if config.samples_see == "value" else 2 * function.channels + dim + num_shapes(dim)
-    return channels + (place_channels(config, dim) if config.samples_see_place else 0)
-
-
-def place_channels(config: AnyNetworkConfig, dim: int) -> int:
-    """How many numbers `SFTNetwork.place` gives."""
-    return dim * (1 + 2 * config.num_octaves)
+    """How many numbers of a sample an encoder sees: its channels, and with "cell" those times the volume and the cell itself."""
+    return function.channels if config.samples_see == "value" else 2 * function.channels + dim + num_shapes(dim)
 
 
 def told_channels(function: InputFunction, config: NetworkConfig, dim: int) -> int:
-    """How many numbers of a sample an encoder takes: what is seen, and with several passes what is told."""
+    """How many numbers of a sample are told to an encoder: what is seen, and with several passes what is read at its place."""
     return seen_channels(function, config, dim) + (config.latent_size if config.passes > 1 else 0)
+
+
+def place_features(points: Float[Tensor, "n dim"], space: Space, num_octaves: int) -> Float[Tensor, "n features"]:
+    """What encoders and decoders that see places see of them: coordinates, and the sines and cosines of each.
+
+    The first have a period of two units of length, each next octave has half the period.
+    """
+    coordinates = space.coordinates(points)
+    angles = [math.pi * 2**octave * coordinates for octave in range(num_octaves)]
+    return torch.cat([coordinates, *(wave(a) for a in angles for wave in (torch.sin, torch.cos))], -1)
+
+
+def place_channels(dim: int, num_octaves: int) -> int:
+    """How many numbers `place_features` gives."""
+    return dim * (1 + 2 * num_octaves)
 
 
 def item_means(

@@ -1,4 +1,4 @@
-"""A file of six houses and a network that was trained on them for 20 steps, each made once by the command line."""
+"""A file of six houses and a network that was trained on them for 20 steps, by the command line, once in every process."""
 
 from __future__ import annotations
 

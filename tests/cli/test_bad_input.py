@@ -224,6 +224,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "adapt: a figure of another kind": ("must end in .png", [*ADAPT, "--house", "0", "--figure", "mesh.pdf"]),
     "adapt: a tolerance of zero": ("tolerance must be positive", [*ADAPT, "--house", "0", "--tolerance", "0"]),
     "adapt: no checkpoint of a task": ("no task", ["adapt", "bare.safetensors", *ADAPT[2:], "--house", "0"]),
+    "adapt: one node": ("needs three nodes or more; got 1", [*ADAPT, "--house", "0", "--resolution", "1"]),
     "adapt: no picture of pushes": ("no picture", ["adapt", "pushing", *ADAPT[2:], "--house", "0", "--figure", "mesh.png"]),
     # files
     **{

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from command_line import call
 from matplotlib.image import imread
 
+import graphelements as ge
 from graphelements.mesh_files import load_mesh
+from graphelements.tasks import get_task
 
 TINY = ("batches.items=3", "batches.queries=8", "training.steps=2", "training.compile=off", "network.latent_size=8")
 
@@ -62,12 +65,19 @@ def test_a_mesh_adapts_on_the_sphere_and_is_used(trained):
     assert outcome.code == 0, outcome.err
     num = {"poisson-sphere": 26, "scattered-sphere": 42}[name]  # five latitudes, or edges of an icosahedron in two pieces
     assert re.search(rf"on its 26 other scenarios: \d+\.\d+ with {num} even nodes", outcome.out)
-    assert load_mesh(mesh).num_nodes == num
+    even = get_task(name).mesh(ge.load_checkpoint(model).mesh, {26: 5, 42: 2}[num])
+    stayed = torch.equal(load_mesh(mesh).positions, even.positions)
+    assert stayed == ("no change surely helped" in outcome.out)
     assert min(imread(folder / "mesh.png").shape[:2]) > 300
     scores = call(
         "evaluate", model, "--data", data, "--mesh", str(mesh), "--resolutions", "2", "--json", "--out", str(folder / "e")
     )
     assert next(score["nodes"] for score in json.loads(scores.out)["results"]) == num
+    outcome = call("adapt", model, *few, "--nodes", "14")
+    assert outcome.code == 0, outcome.err
+    first = {"poisson-sphere": 6, "scattered-sphere": 12}[name]
+    assert f"with {first} even nodes" in outcome.out
+    assert first <= load_mesh(mesh).num_nodes <= 14
 
 
 @pytest.mark.parametrize("ending", [".csv", ".npz", ".png"])

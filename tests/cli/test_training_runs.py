@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -54,7 +53,6 @@ def started(folder: Path, stop: signal.Signals, step: int, *command: str) -> Ite
     script.write_text(SIGNALLED)
     with subprocess.Popen(
         [sys.executable, str(script), str(int(stop)), str(step), *command],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

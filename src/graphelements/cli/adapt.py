@@ -11,13 +11,13 @@ import typer
 def adapt(
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint file, or the name of a shipped model.")],
     data: Annotated[Path, typer.Option(help="A data file, or a directory in the authors' format.")],
-    house: Annotated[int, typer.Option(help="The number of the house to adapt to.")],
+    house: Annotated[int, typer.Option(min=0, help="The number of the house to adapt to.")],
     out: Annotated[Path, typer.Option(help="The adapted mesh, a .safetensors file.")],
     resolution: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Of the mesh to begin with: nodes along each side, or latitudes [5; 3 or 2 if it grows], or pieces of edges.",
+            help="Nodes along each side of the mesh to begin with [5; 3 or 2 if it grows; of an icosahedron 2 or 1].",
         ),
     ] = None,
     nodes: Annotated[int | None, typer.Option(min=4, help="Grow the mesh to so many nodes, at most.")] = None,
@@ -34,7 +34,7 @@ def adapt(
     """Move the nodes of a mesh to where one house needs them; with --nodes or --tolerance, add and remove nodes as well.
 
     A quarter of the scenarios judges. Where they do not surely gain, the mesh stays as it is. On a sphere, a house is a group of
-    fields, and begins with so many latitudes, or pieces of the edges of an icosahedron.
+    fields, and --resolution counts latitudes, or pieces of the edges of an icosahedron.
 
     Examples:
 
@@ -54,12 +54,11 @@ def adapt(
     from ..errors import choose, require
     from ..files import require_writable
     from ..mesh_files import save_mesh
-    from ..network import GraphElementNetwork
     from ..samples import collate
     from ..tasks import get_task
     from ..tasks.globe_fields import draw_adapted_globes
     from ..tasks.house_fields import draw_adaptation
-    from ..tasks.task import method_of
+    from ..tasks.task import meshed_network
 
     choose("the ending of --out", out.suffix, (".safetensors",))
     require(figure is None or figure.suffix == ".png", f"--figure must end in .png; got {figure}")
@@ -67,18 +66,21 @@ def adapt(
         require_writable(path)
     loaded = load_checkpoint(checkpoint)
     require(loaded.task is not None, f"{checkpoint} was trained for no task of this library; use graphelements.adapt_mesh")
-    task, network, kind = get_task(str(loaded.task)), loaded.network, method_of(loaded.network)
-    require(kind == "gen", f"{checkpoint} has no mesh to adapt: it is of the kind {kind}")
+    task, network = get_task(str(loaded.task)), meshed_network(loaded, checkpoint)
     require(figure is None or task.name != "pushing", "there is no picture of adapted meshes for pushing; leave out --figure")
-    assert isinstance(network, GraphElementNetwork)
     chosen = task.given(task.load(data, str(house)), network.sft)
     solved = collate(task.all_of(chosen))
     total = solved.num_items
     require(scenarios < total, f"--scenarios must leave one of the {total} of the house to judge by; got {scenarios}")
     given, held_out = solved.selected(range(scenarios)), solved.selected(range(scenarios, total))
     grows = nodes is not None or tolerance is not None
-    usual = (1 if grows else 2) if loaded.mesh.layout == "icosahedron" else 5 if not grows else 3 if (nodes or 9) >= 9 else 2
-    mesh, config = task.mesh(loaded.mesh, resolution or usual), AdaptationConfig()
+    usual = {"grid": (3, 2) if grows else (5,), "icosahedron": (1,) if grows else (2,)}[loaded.mesh.layout]
+    starts = [task.mesh(loaded.mesh, size) for size in ((resolution,) if resolution is not None else usual)]
+    mesh = next((start for start in starts if nodes is None or start.num_nodes <= nodes), starts[-1])
+    require(
+        mesh.num_nodes > 2, f"a mesh that adapts needs three nodes or more; got {mesh.num_nodes}, raise --resolution or --nodes"
+    )
+    config = AdaptationConfig()
     best = mesh
     if grows:
         growth = GrowthConfig(num_nodes=nodes or 100, tolerance=tolerance)

@@ -91,7 +91,7 @@ def write_globe(
 
 
 def draw_adapted_globes(path: Path, scenario: SFTBatch, meshes: Mapping[str, Mesh]) -> None:
-    """What is true at the queries of one item, as coloured points, under every mesh, side by side, with their titles."""
+    """What is true at the queries of one item, as coloured points on every mesh, side by side, with their titles."""
     from matplotlib.figure import Figure
 
     ((name, truth),) = scenario.targets.items()

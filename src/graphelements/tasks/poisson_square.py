@@ -29,7 +29,7 @@ from ..unions import MeshUnion, union
 from .house_symmetries import transformed
 from .mesh_mixes import mesh_mix
 from .rivals import tuned_rivals
-from .task import BatchConfig, RunConfig, Score, Symmetry, Task, method_of, parse_numbers, score, split_numbers
+from .task import BatchConfig, RunConfig, Score, Symmetry, Task, meshed_network, method_of, parse_numbers, score, split_numbers
 
 HELD_OUT = (
     17, 20, 26, 40, 41, 57, 62, 65, 75, 76, 89, 90, 92, 97, 102, 104, 116, 126, 128, 131,
@@ -239,10 +239,7 @@ def load_house_checkpoint(source: str) -> Checkpoint:
 def load_meshed_checkpoint(source: str) -> tuple[Checkpoint, GraphElementNetwork]:
     """The same of a network whose meshes can adapt, and that network."""
     loaded = load_house_checkpoint(source)
-    network, kind = loaded.network, method_of(loaded.network)
-    require(kind == "gen", f"{source} has no mesh to adapt: it is of the kind {kind}")
-    assert isinstance(network, GraphElementNetwork)
-    return loaded, network
+    return loaded, meshed_network(loaded, source)
 
 
 def predict_scenario(network: SFTNetwork, scenario: Scenario, mesh: Mesh, points: np.ndarray) -> np.ndarray:

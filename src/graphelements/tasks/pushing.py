@@ -22,7 +22,7 @@ from .task import BatchConfig, RunConfig, Symmetry
 
 USUAL = ("pixels", "push")
 SIZES = (1, 2, 3, 4)
-OCTAVES = 4  # for all that learn here: where edges and weights are is finer than pixels are apart
+OCTAVES = 4  # for all but the paper's networks: edges and weights of objects are finer than pixels are apart
 
 NETWORK = NetworkConfig(
     latent_size=128,

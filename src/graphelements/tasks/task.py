@@ -17,6 +17,7 @@ from ..errors import InputError, require
 from ..functions import SFT
 from ..meshes import Mesh, MeshConfig
 from ..moving_meshes import MovingMeshes
+from ..network import GraphElementNetwork
 from ..network_config import AnyNetworkConfig, AttentionConfig, NetworkConfig
 from ..samples import SFTBatch
 from ..sft_network import SFTNetwork
@@ -200,6 +201,14 @@ def method_of(network: SFTNetwork) -> Literal["gen", "np", "attention"]:
     if isinstance(config, AttentionConfig):
         return "attention"
     return "np" if config.rounds == 0 and config.encoder_sees == config.decoder_sees == "position" else "gen"
+
+
+def meshed_network(checkpoint: Checkpoint, source: str) -> GraphElementNetwork:
+    """The network of a checkpoint if it runs on meshes that can adapt."""
+    kind = method_of(checkpoint.network)
+    require(kind == "gen", f"{source} has no mesh to adapt: it is of the kind {kind}")
+    assert isinstance(checkpoint.network, GraphElementNetwork)
+    return checkpoint.network
 
 
 def split_numbers(numbers: Sequence[int], fraction: float, seed: int) -> tuple[list[int], list[int]]:
