@@ -47,3 +47,13 @@ def test_matrices_without_gradient_stay():
     Muon(matrices, lr=0.1).step()
     assert not torch.equal(matrices[0], matrices[1])
     assert torch.equal(matrices[1], torch.ones(3, 3))
+
+
+def test_what_fades_is_left_out_before_it_makes_products_denormal():
+    """The momentum of a unit that no longer learns falls by a twentieth a step; denormal numbers take a hundred times as long."""
+    matrices = torch.randn(1, 12, 16, generator=torch.Generator().manual_seed(2))
+    faded = matrices.clone()
+    faded[:, 5:] *= 10.0 ** -torch.arange(10.0, 38.0, 4.0)[:, None]
+    found, alone = orthogonalised(faded), orthogonalised(faded[:, :5])
+    assert torch.equal(found[:, 5:], torch.zeros(1, 7, 16))
+    assert torch.allclose(found[:, :5], alone, atol=1e-6)

@@ -15,6 +15,7 @@ QUINTIC = (3.4445, -4.7750, 2.0315)
 
 ITERATIONS = 5
 RMS = 0.2  # the size of an update's entries, as Adam's are
+NEGLIGIBLE = 1e-9  # of the norm of a matrix; below the rounding of single precision
 
 
 class Muon(torch.optim.Optimizer):
@@ -52,6 +53,7 @@ def orthogonalised(matrices: Float[Tensor, "many rows columns"]) -> Float[Tensor
     """U V^T of U S V^T, nearly: singular values end between 0.68 and 1.21, unless they are less than 0.003 of the norm."""
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
     found = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    found = found.masked_fill(found.abs() < NEGLIGIBLE, 0.0)  # else products of momenta that fade are denormal, and slow
     a, b, c = QUINTIC
     for _ in range(ITERATIONS):
         gram = found @ found.mT
