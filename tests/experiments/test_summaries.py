@@ -35,6 +35,19 @@ def test_errors_are_means_and_standard_deviations_over_seeds(tmp_path: Path) -> 
     assert json.loads(json.dumps(summary)) == summary
 
 
+def test_small_deviations_are_seen(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, "poisson-square")
+    line = next(line for line in summary["lines"] if line["cells"][0]["curve"] == "paper-grid")
+    for std, shown in (
+        (0.029, "0.314 ± 0.029"),
+        (0.0004, "0.3143 ± 0.0004"),
+        (0.00001, "0.31429 ± 0.00001"),
+        (0.0, "0.314 ± 0.000"),
+    ):
+        line["errors"]["7"] |= {"mean": 2.2 / 7, "std": std}
+        assert row(table_of(summary), "paper, barycentric")[7] == shown
+
+
 def test_a_single_seed_has_no_deviation(tmp_path: Path) -> None:
     table = table_of(summary_of(tmp_path, "poisson-square", num_seeds=1))
     assert row(table, "paper, soft nearest")[:3] == ["paper, soft nearest", "1", "0.500"]

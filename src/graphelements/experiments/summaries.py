@@ -143,7 +143,7 @@ def table_of(summary: Summary) -> str:
     def cell(error: Mapping[str, Any] | None, key: str) -> str:
         if error is None:
             return ""
-        digits = _digits(error["mean"])
+        digits = max(_digits(error["mean"]), _digits(20 * error["std"]) if error["std"] else 0)  # so that a spread is seen
         spread = "" if error["std"] is None else f" ± {error['std']:.{digits}f}"
         ratio = f" (x {error['mean'] / unchanged[key]['mean']:.2f})" if key in unchanged else ""
         return f"{error['mean']:.{digits}f}{spread}{ratio}"
