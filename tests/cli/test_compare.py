@@ -30,6 +30,7 @@ def test_seeds_are_averaged_for_each_house_before_houses_are_paired(tmp_path: Pa
     assert (two.low, two.high) == (-2.0, 1.0)  # two houses: the extremes are both draws of one house
     assert three.ours == pytest.approx(0.65)
     assert (two.ratio, three.ratio) == pytest.approx((2.5 / 3, 0.65 / 3))
+    assert (two.ratio_low, two.ratio_high) == pytest.approx((2 / 4, 3 / 2))
 
 
 def test_methods_without_nodes_are_compared_with_all_resolutions_and_with_each_other(tmp_path: Path) -> None:
@@ -57,6 +58,7 @@ def test_the_command_prints_a_row_for_each_resolution(tmp_path: Path) -> None:
     assert "7x7" in outcome.out
     assert "-0.2500" in outcome.out
     assert "0.38" in outcome.out  # of their error
+    assert "0.33 to 0.40" in outcome.out
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_results_on_other_houses_stay_alone() -> None:
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["mazes"], "scattered-sphere, pushing, optimised-meshes, pushing-logs, pushing-pixels; got 'mazes'"),
+        (["mazes"], "scattered-sphere, pushing, pushing-tuning, optimised-meshes, pushing-logs, pushing-pixels; got 'mazes'"),
         (["poisson-square", "--only", "gnn"], "got 'gnn'"),
         (["poisson-square", "--seeds", "0"], "'--seeds'"),
         (["poisson-square", "--data", "nowhere"], "no such file"),

@@ -1,4 +1,4 @@
-"""What pixels leave open: which objects look alike, how they are drawn, and the error of an ideal observer."""
+"""What pixels leave open: which objects look alike, which of them are possible, and the error of an ideal observer."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from graphelements.data.push_objects import SIDES, PushObject, random_keys
 from graphelements.data.pushes import PLACES, picture_of
 from graphelements.errors import InputError
 from graphelements.experiments import push_pixels
-from graphelements.experiments.push_experiments import OBSERVER, PUSHING
+from graphelements.experiments.push_experiments import OBSERVERS, PUSHING
 from graphelements.experiments.push_pixels import (
-    Alike,
     Expected,
+    Possible,
     allowed_sides,
     draw,
-    draw_alike,
     expectations,
     left_open,
+    possible_objects,
     table_of,
 )
 from graphelements.experiments.reproduce import HouseFiles, Reproduction
@@ -51,55 +51,59 @@ def test_what_is_allowed_looks_the_same_and_what_is_not_does_not() -> None:
             assert same == allowed[turn, number]
 
 
-def test_objects_are_drawn_as_they_are_expected_and_never_in_the_way_of_the_tip() -> None:
-    rng, shares = np.random.default_rng(1), np.arange(1.0, len(SIDES) + 1)
-    allowed = np.zeros((4, len(SIDES)), dtype=bool)
-    allowed[0, [0, 3, 5]] = allowed[1:, 0] = True
-    keys = draw_alike(allowed, Expected(np.tile(shares, (4, 1))), FAR, rng, 6000)
-    counts = np.array([sum(key[:2] == SIDES[side] for key in keys) for side in (0, 3, 5)])
-    assert counts / 6000 == pytest.approx(shares[[0, 3, 5]] / shares[[0, 3, 5]].sum(), abs=0.025)
-    assert {key[2:] for key in keys} == {3 * SIDES[0]}
-    ruled = Expected(np.tile(shares, (4, 1)), lambda key: key.startswith(SIDES[3]))
-    assert {key[:2] for key in draw_alike(allowed, ruled, FAR, rng, 200)} == {SIDES[0], SIDES[5]}
+def test_all_objects_of_allowed_sides_are_possible_but_those_in_the_way_of_the_tip() -> None:
+    allowed = np.zeros((2, 4, len(SIDES)), dtype=bool)
+    allowed[0, 0, [0, 3, 5]] = allowed[0, 1, [1, 2]] = allowed[0, 2:, 0] = True
+    allowed[1, 0] = [side in ("2a", "4a") for side in SIDES]
+    allowed[1, 1:, 0] = True
     near = np.array([0.0605, 0.036, 0.0])  # at the corner of a rectangular side, beside a triangular one
-    allowed[0] = [side in ("2a", "4a") for side in SIDES]
-    assert {key[:2] for key in draw_alike(allowed, EVEN, near, rng, 50)} == {"4a"}
+    found = possible_objects(allowed, np.stack([FAR, near]))
+    first = {SIDES[a] + SIDES[b] + 2 * SIDES[0] for a in (0, 3, 5) for b in (1, 2)}
+    assert {key: rows.tolist() for key, rows in found.items()} == {key: [0] for key in first} | {"4a" + 3 * SIDES[0]: [1]}
     assert not starts_free(PushObject("2a" + 3 * SIDES[0]), near[None]).any()
-    allowed[0] = [side == "2a" for side in SIDES]
-    with pytest.raises(InputError, match="leaves room for a tip"):
-        draw_alike(allowed, EVEN, near, rng)
 
 
 def test_observers_expect_what_training_objects_have() -> None:
-    sides, objects = expectations(["1a2a2a4a", "1b2a2a4a", "1a2B2b4a"]).values()
+    sides, weights, objects = expectations(["1a2a2a4a", "1b2a2a4a", "1a2B2b4a"]).values()
     assert sides.shares[0] / sides.shares[0].sum() == pytest.approx(sides.shares[3] / sides.shares[3].sum())
     assert sides.shares[0][SIDES.index("4a")] == (4 + 3) / 4  # the mean of 1, 1, 1 and 1 + 3
     assert objects.shares[3][SIDES.index("4a")] == 4
     assert objects.ruled_out("2a2a4a1a")  # an object of training, read from another side
+    assert not weights.ruled_out("2a2a4a1a")
     assert objects.ruled_out("1c2a2a2a")  # none has a heavy weight
+    assert weights.ruled_out("1c2a2a2a")
     assert not objects.ruled_out("1b1b2a2a")
     assert not sides.ruled_out("1a2a2a4a")
+    assert objects.prior("1a2a2a4a") == 3 * 3 * 3 * 4
+
+
+SHARES = np.tile(np.arange(1.0, len(SIDES) + 1), (4, 1))
+"""As made up as the motions: the side of number n comes n + 1 times."""
+
+
+def made_up(true: int, possible: tuple[int, ...]) -> Possible:
+    """One push of an object whose side of number `true` faces along x, where others are possible; n moves by n tenths."""
+    keys = [SIDES[number] + 3 * SIDES[0] for number in possible]
+    motions = np.array([[number / 10, 0.0, 0.0] for number in (true, *possible)]) * push_pixels.MOTION_SCALE[0]
+    return Possible([SIDES[true] + 3 * SIDES[0]], FAR[None], motions[:1], np.zeros(len(keys), dtype=int), keys, motions[1:])
 
 
 def test_the_error_is_that_of_the_mean_of_what_is_possible() -> None:
-    """With motions that are made up for every side, and objects drawn as expected, error and variance are those reckoned."""
-    worth = {side: number / 10 for number, side in enumerate(SIDES)}
-    rng, num = np.random.default_rng(3), 4000
-    allowed = np.zeros((4, len(SIDES)), dtype=bool)
-    allowed[0, [0, 3, 7, 11]] = allowed[1:, 0] = True
-    expected = Expected(np.tile(np.arange(1.0, len(SIDES) + 1), (4, 1)))
+    shares, values = np.array([1.0, 4.0, 8.0, 12.0]) / 25, np.array([0.0, 0.3, 0.7, 1.1])
+    mean = (shares * values).sum()
+    errors = []
+    for number in (0, 3, 7, 11):
+        (error,), (variance,) = made_up(number, (0, 3, 7, 11)).observed(Expected(SHARES))
+        assert error == pytest.approx((number / 10 - mean) ** 2 / 3)
+        assert variance == pytest.approx(((shares * values**2).sum() - mean**2) / 3)
+        errors.append(error)
+    assert (shares * errors).sum() == pytest.approx(variance)  # what it expects is what comes, if objects come as expected
 
-    def moved(keys: list[str]) -> np.ndarray:
-        return np.array([[worth[key[:2]], 0.0, 0.0] for key in keys]) * push_pixels.MOTION_SCALE[0]
 
-    own, first, second = (draw_alike(allowed, expected, FAR, rng, num) for _ in range(3))
-    found = Alike(own, np.tile(FAR, (num, 1)), moved(own), np.zeros((num, 64, 2)), (first, second), (moved(first), moved(second)))
-    shares, values = np.array([1.0, 4.0, 8.0, 12.0]) / 25, np.array([worth[SIDES[n]] for n in (0, 3, 7, 11)])
-    variance = (shares * values**2).sum() - (shares * values).sum() ** 2
-    assert found.errors.mean() == pytest.approx(variance / 3, rel=0.1)
-    assert found.variances.mean() == pytest.approx(variance / 3, rel=0.1)
-    always = replace(found, motions=moved([4 * SIDES[0]] * num))  # one that is rarely expected
-    assert always.errors.mean() == pytest.approx((shares * values).sum() ** 2 / 3, rel=0.1)
+def test_what_is_ruled_out_counts_nothing_unless_all_is() -> None:
+    ruled = Expected(SHARES, lambda key: not key.startswith(SIDES[7]))
+    assert made_up(3, (0, 3, 7)).chances(ruled).tolist() == [0.0, 0.0, 1.0]
+    assert made_up(3, (0, 3)).chances(ruled) == pytest.approx([1 / 5, 4 / 5])
 
 
 @pytest.fixture
@@ -112,51 +116,68 @@ def file(tmp_path: Path) -> Path:
 
 def test_observers_are_judged_by_objects_with_the_same_pixels(file: Path) -> None:
     told = []
-    summary, found = left_open(file, quick=True, progress=lambda done, of: told.append((done, of)))
-    assert summary["pushes"] == 2 * push_pixels.QUICK_EACH
-    assert told[-1][0] == told[-1][1]
-    for name, alike in found.items():
-        for others, motions in zip(alike.other_keys, alike.other_motions, strict=True):
-            for row, (key, other) in enumerate(zip(alike.keys, others, strict=True)):
-                here = alike.pixels[row]
-                assert (PushObject(key).classes(here) == PushObject(other).classes(here)).all()
-                assert motions_of(other, alike.pushes[row : row + 1])[0] == pytest.approx(motions[row], abs=1e-9)
-        of_object = summary["observers"][name]["of_object"]
-        assert of_object == pytest.approx([alike.errors[:4].mean(), alike.errors[4:].mean()])
+    summary, found, pixels = left_open(file, quick=True, progress=lambda done, of: told.append((done, of)))
+    assert summary["pushes"] == len(found.pushes) == 2 * push_pixels.QUICK_EACH
+    assert told[-1][0] == told[-1][1] > 0
+    for row, other, moved in zip(found.rows, found.others, found.moved, strict=True):
+        assert (PushObject(found.keys[row]).classes(pixels[row]) == PushObject(other).classes(pixels[row])).all()
+        assert motions_of(other, found.pushes[row : row + 1])[0] == pytest.approx(moved, abs=1e-9)
+    pairs = set(zip(found.rows.tolist(), found.others, strict=True))
+    assert len(pairs) == len(found.rows)
+    assert set(enumerate(found.keys)) <= pairs
+    for name, expected in expectations(["2a2a2a2a", "1a2a3a4a"]).items():
+        errors, _ = found.observed(expected)
+        assert summary["observers"][name]["of_object"] == pytest.approx([errors[:4].mean(), errors[4:].mean()])
         assert f"{summary['observers'][name]['error']:.4f} (" in table_of(summary)
     assert "Quick form" in table_of(summary)
-    assert left_open(file, quick=True)[0]["observers"] == summary["observers"]  # a seed of its own
 
 
 def test_nothing_is_left_open_where_the_whole_picture_is_seen(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = allowed_sides
     monkeypatch.setattr(push_pixels, "allowed_sides", lambda drawn, keys: seen(np.tile(EVERY, (len(drawn), 1)), keys))
-    summary, found = left_open(file, quick=True)
-    assert summary["observers"]["sides"]["error"] == summary["observers"]["sides"]["variance"] == 0
+    summary, found, pixels = left_open(file, quick=True)
+    assert summary["observers"]["sides"]["error"] == pytest.approx(0, abs=1e-20)
+    assert summary["observers"]["sides"]["variance"] == 0
     assert summary["certain"] == 1
-    assert draw(found["sides"]) is None
+    assert draw(replace(found, moved=found.motions[found.rows]), pixels) is None
 
 
 def test_the_picture_shows_the_pairs_that_differ_most() -> None:
-    pushes = np.tile([0.08, 0.0, np.pi], (3, 1))
-    own, other = np.zeros((3, 3)), np.diag([0.01, 0.03, 0.02])
-    keys, others = ["2a2a2a2a", "2a2a2a2a", "1a2B3c4a"], ["4a2a2a2a"] * 3
-    figure = draw(Alike(keys, pushes, own, np.zeros((3, 64, 2)), (others, others), (other, other)))
+    pushes, keys = np.tile([0.08, 0.0, np.pi], (3, 1)), ["2a2a2a2a", "2a2a2a2a", "1a2B3c4a"]
+    found = Possible(keys, pushes, np.zeros((3, 3)), np.arange(3), ["4a2a2a2a"] * 3, np.diag([0.01, 0.03, 0.02]))
+    figure = draw(found, np.zeros((3, 64, 2)))
     assert figure is not None
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == ["2a2a2a2a: 0 degrees", "1a2B3c4a: 0 degrees", "4a2a2a2a: 0 degrees", "4a2a2a2a: 1 degrees"]
 
 
-def test_the_experiment_takes_the_observer_of_its_own_objects(tmp_path: Path) -> None:
+def test_the_experiment_takes_the_observers_of_its_own_objects(tmp_path: Path) -> None:
     files = HouseFiles(Path("t"), "train", Path("t"), "test", "simulated pushes", {"houses": 2})
     work = Reproduction(PUSHING, tmp_path / "pushing", files)
-    assert work._observer() == {}
+    evaluation = tmp_path / "np-tuned-0.json"
+    score = {"method": "np", "resolution": 1, "mse_of_item": [0.04, 0.02]}
+    evaluation.write_text(json.dumps({"contents": {"houses": 2}, "results": [score]}))
+
+    def added(work: Reproduction) -> dict:
+        summary: dict = {"references": {}, "comparisons": []}
+        work._add_observer(summary, {"np-tuned": [evaluation], "attention": [evaluation]})
+        return summary
+
+    assert added(work) == {"references": {}, "comparisons": []}
     beside = tmp_path / "pushing-pixels" / "summary.json"
     beside.parent.mkdir()
-    beside.write_text(json.dumps({"contents": {"houses": 2}, "quick": False, "observers": {"sides": {"error": 0.02}}}))
-    assert work._observer()[OBSERVER]["0"]["mean"] == 0.02
-    assert replace(work, houses=replace(files, contents={"houses": 3}))._observer() == {}  # of other objects
-    assert replace(work, quick=True)._observer() == {}
+    told = {"contents": {"houses": 2}, "quick": False, "observers": {"sides": {"of_object": [0.03, 0.01]}}}
+    beside.write_text(json.dumps(told))
+    summary = added(work)
+    assert summary["references"][OBSERVERS["sides"]]["0"]["mean"] == 0.02
+    (pair,) = summary["comparisons"]
+    assert (pair["ours"], pair["theirs"]) == (OBSERVERS["sides"], "neural process, tuned")
+    assert [pair[name] for name in ("ratio", "ratio_low", "ratio_high")] == pytest.approx([2 / 3, 0.5, 0.75])
+    assert added(replace(work, houses=replace(files, contents={"houses": 3})))["references"] == {}  # of other objects
+    assert added(replace(work, quick=True))["references"] == {}
+    beside.write_text(json.dumps(told | {"observers": {"sides": {"of_object": [0.03, 0.01, 0.02]}}}))
+    with pytest.raises(InputError, match="of other data"):
+        added(work)
     beside.write_text("{}")
     with pytest.raises(InputError, match="not a summary"):
-        work._observer()
+        added(work)

@@ -75,7 +75,7 @@ def test_the_default_is_paired_with_all_rivals_and_with_finite_elements(tmp_path
     # every house's difference is the mean's times 0.8 to 1.2
     assert 0.8 * difference <= pair["low"] < difference < pair["high"] <= 1.2 * difference
     assert "default (ours) - finite elements" in table_of(summary)
-    assert f"), x {pair['ratio']:.2f} |" in table_of(summary)
+    assert f"), x {pair['ratio']:.2f} ({pair['ratio_low']:.2f} to {pair['ratio_high']:.2f}) |" in table_of(summary)
 
 
 def test_models_for_one_mesh_each_are_one_line(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from . import data as data_commands
 
 NAMES = (
     "poisson-square, poisson-ablation, default-ablation, optimised-meshes, poisson-sphere, scattered-sphere, pushing, "
-    "pushing-logs or pushing-pixels."
+    "pushing-tuning, pushing-logs or pushing-pixels."
 )
 
 if TYPE_CHECKING:
@@ -130,9 +130,9 @@ def _judge_pixels(data: Path | None, folder: Path, quick: bool, quiet: bool) -> 
     require_writable(folder / "summary.json")
     with Progress(console=Console(stderr=True), disable=quiet, transient=True) as bar:
         task = bar.add_task("simulating", total=None)
-        summary, found = left_open(data, quick, progress=lambda done, of: bar.update(task, completed=done, total=of))
+        summary, found, pixels = left_open(data, quick, lambda done, of: bar.update(task, completed=done, total=of))
     table = table_of(summary)
-    write_results(folder, summary, table, {"alike.png": draw(found["sides"])})
+    write_results(folder, summary, table, {"alike.png": draw(found, pixels)})
     typer.echo(table)
     typer.echo(f"summary, table and figure are in {folder}")
 

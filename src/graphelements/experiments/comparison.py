@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from ..errors import InputError, require
 from ..files import read_json
@@ -18,7 +19,7 @@ DRAWS = 10_000
 
 @dataclass(frozen=True)
 class Comparison:
-    """Mean errors of two methods at one resolution, their deviations over seeds, the paired difference and its interval."""
+    """Mean errors of two methods at one resolution, their deviations over seeds, the paired difference and ratio, intervals."""
 
     resolution: int | str
     ours: float
@@ -28,11 +29,9 @@ class Comparison:
     difference: float
     low: float
     high: float
-
-    @property
-    def ratio(self) -> float:
-        """Our error in units of theirs."""
-        return self.ours / self.theirs if self.theirs else float("inf")
+    ratio: float
+    ratio_low: float
+    ratio_high: float
 
 
 def compared(ours: Sequence[Path], theirs: Sequence[Path], reference: str | None = None) -> list[Comparison]:
@@ -48,29 +47,52 @@ def compared(ours: Sequence[Path], theirs: Sequence[Path], reference: str | None
         others = second.get(resolution, single)
         if others is None:
             continue
-        differences = errors.mean(0) - others.mean(0)
-        low, high = interval(differences)
-        spreads = [float(e.mean(1).std(ddof=1)) if len(e) > 1 else float("nan") for e in (errors, others)]
-        rows.append(
-            Comparison(
-                resolution,
-                float(errors.mean()),
-                spreads[0],
-                float(others.mean()),
-                spreads[1],
-                float(differences.mean()),
-                low,
-                high,
-            )
-        )
+        rows.append(paired(resolution, errors, others))
     require(len(rows) > 0, "the evaluations have no resolution in common; evaluate both at the same ones")
     return rows
 
 
-def interval(differences: np.ndarray, seed: int = 0) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the mean of paired differences, drawn over items."""
-    rng = np.random.default_rng(seed)
-    means = rng.choice(differences, (DRAWS, len(differences))).mean(1)
+def compared_with(known: Sequence[float], theirs: Sequence[Path]) -> list[Comparison]:
+    """Errors that are known of the same items in the same order, against the learned methods of evaluations."""
+    found, _ = _errors(theirs)
+    sizes = {errors.shape[1] for errors in found.values()}
+    require(sizes == {len(known)}, f"{theirs[0]} has errors of {sizes} items; got {len(known)} to compare, of other data")
+    return [paired(resolution, np.array([known]), errors) for resolution, errors in found.items()]
+
+
+def paired(
+    resolution: int | str, ours: Float[np.ndarray, "seeds items"], theirs: Float[np.ndarray, "others items"]
+) -> Comparison:
+    """The comparison of errors on the same items, with 95 % bootstrap intervals over these."""
+    first, second = ours.mean(0), theirs.mean(0)
+    means, other_means = _drawn(first), _drawn(second)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio, ratios = first.mean() / second.mean(), means / other_means
+    spreads = [float(errors.mean(1).std(ddof=1)) if len(errors) > 1 else float("nan") for errors in (ours, theirs)]
+    return Comparison(
+        resolution,
+        float(first.mean()),
+        spreads[0],
+        float(second.mean()),
+        spreads[1],
+        float(first.mean() - second.mean()),
+        *_middle(means - other_means),
+        float(ratio),
+        *_middle(ratios),
+    )
+
+
+def interval(values: Float[np.ndarray, " items"]) -> tuple[float, float]:
+    """The 95 % bootstrap interval of a mean, drawn over items."""
+    return _middle(_drawn(values))
+
+
+def _drawn(values: Float[np.ndarray, " items"]) -> Float[np.ndarray, " draws"]:
+    """Means over items drawn again and again, the same for all values of so many items."""
+    return values[np.random.default_rng(0).integers(len(values), size=(DRAWS, len(values)))].mean(1)
+
+
+def _middle(means: Float[np.ndarray, " draws"]) -> tuple[float, float]:
     return float(np.quantile(means, 0.025)), float(np.quantile(means, 0.975))
 
 

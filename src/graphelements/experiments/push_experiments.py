@@ -8,7 +8,14 @@ SIZES = (1, 2, 3, 4)
 PUSHING_LOGS, PUSHING_PIXELS = "pushing-logs", "pushing-pixels"
 """Names of what trains nothing: the check of the simulator against real pushes, and what the pixels leave open. `pushing` draws
 the latter beside its own results."""
-OBSERVER = "ideal observer of the pixels"
+OBSERVERS = {
+    "sides": "ideal observer of the pixels",
+    "weights": "ideal observer, knows which weights come together",
+    "objects": "ideal observer, knows by heart which objects training had",
+}
+"""What `pushing` calls the observers of `pushing-pixels`."""
+OBSERVED = ("np-tuned", "np-tuned-long", "default-long")
+"""The curves that are compared with them."""
 
 
 def _longer(steps: int) -> tuple[str, ...]:
@@ -48,4 +55,63 @@ PUSHING = Experiment(
     labels=(("still", "no motion"), ("noise", "measured motion (noise)")),
     items="objects",
     also=(("-measured", "against measured motion"),),
+)
+
+THIRD = {"default": 600, "np-tuned": 700, "attention": 1100}
+"""About a third of the steps of each preset: two to three minutes on a thread."""
+VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "default": {
+        "unchanged": (),
+        "half the rate": ("training.learning_rate=0.0025",),
+        "twice the rate": ("training.learning_rate=0.01",),
+        "wider": ("network.latent_size=192", "network.encoder_hidden=288", "network.decoder_hidden=288"),
+        "deeper decoders": ("network.decoder_layers=6",),
+    },
+    "np-tuned": {
+        "unchanged": (),
+        "half the rate": ("training.learning_rate=0.002",),
+        "twice the rate": ("training.learning_rate=0.008",),
+        "wider": ("network.latent_size=288", "network.encoder_hidden=288,288", "network.decoder_hidden=288"),
+        "deeper decoders": ("network.decoder_layers=6",),
+    },
+    "attention": {
+        "unchanged": (),
+        "half the rate": ("training.learning_rate=0.003",),
+        "twice the rate": ("training.learning_rate=0.012",),
+        "wider": ("network.latent_size=96", "network.hidden_size=192"),
+        "deeper": ("network.num_self_layers=3", "network.num_cross_layers=3"),
+    },
+}
+"""The same five trials for ours and for each of its rivals: two rates, more width, more depth."""
+
+
+def _trial(preset: str, change: str) -> str:
+    return f"{preset}-{change.replace(' ', '-')}"
+
+
+PUSHING_TUNING = Experiment(
+    "pushing-tuning",
+    "pushing",
+    tuple(
+        Curve(
+            _trial(preset, change),
+            f"{preset}, {change}",
+            preset,
+            (f"training.steps={steps}", f"training.validate_every={steps}", *VARIANTS[preset][change]),
+            SIZES[-1:],
+        )
+        for preset, steps in THIRD.items()
+        for change in VARIANTS[preset]
+    ),
+    against=tuple(
+        (_trial(preset, change), _trial(preset, "unchanged"))
+        for preset in VARIANTS
+        for change in VARIANTS[preset]
+        if change != "unchanged"
+    ),
+    num_seeds=1,
+    judged_by="validation",
+    labels=PUSHING.labels,
+    items=PUSHING.items,
+    also=PUSHING.also,
 )

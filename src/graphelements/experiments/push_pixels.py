@@ -1,9 +1,8 @@
 """What the pixels leave open: how differently objects move that look the same at the 64 pixels a network is given.
 
 An ideal observer knows how objects look and move, and which are to be expected. Of all objects with the pixels that it sees, and
-with room for the tip where the push starts, it answers with the mean motion, each as likely as it was to be expected. With the
-motions a and b of two such objects, drawn apart, and the true motion m, its error is the mean of (m - a)(m - b); and where it
-expects objects as often as they come, that is the variance of what it takes for possible, half the mean of (a - b)^2.
+with room for the tip where the push starts, it answers with the mean motion, each as likely as it was to be expected: no answer
+has a smaller squared error, if objects come as often as it expects. All of these objects are simulated, so the mean is exact.
 """
 
 from __future__ import annotations
@@ -33,11 +32,13 @@ from .summaries import markdown
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PUSHES_EACH, QUICK_EACH = 50, 4
-OBSERVERS = {
-    "sides": "knows how often each side comes",
-    "objects": "knows how often in each direction, which weights come together, and that no object of training comes again",
+PUSHES_EACH, QUICK_EACH = 100, 4
+KNOWN = {
+    "sides": "how often each side comes",
+    "weights": "which weights come together",
+    "objects": "how often each side comes in each direction, and that no object of training comes again",
 }
+"""What observers know of the objects to come, each also what those before it do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,38 +48,55 @@ class Expected:
     shares: Float[np.ndarray, "4 sides"]
     ruled_out: Callable[[str], bool] = lambda key: False
 
+    def prior(self, key: str) -> float:
+        """How much an object is to be expected before anything is seen of it, up to a factor."""
+        return float(np.prod([self.shares[turn, SIDES.index(side)] for turn, side in enumerate(PushObject(key).sides)]))
+
 
 @dataclass(frozen=True, eq=False)
-class Alike:
-    """Pushes, for each the pixels that a network is given, and keys and motions of two objects with the same pixels."""
+class Possible:
+    """Pushes, and of each all objects that have the pixels seen and leave the tip room: pairs of a push and an object.
+
+    `rows` says of every pair which push it is of, `others` which object; `moved` is what the push does to it.
+    """
 
     keys: Sequence[str]
     pushes: Float[np.ndarray, "n 3"]
     motions: Float[np.ndarray, "n 3"]
-    pixels: Float[np.ndarray, "n pixels 2"]
-    other_keys: tuple[Sequence[str], Sequence[str]]
-    other_motions: tuple[Float[np.ndarray, "n 3"], Float[np.ndarray, "n 3"]]
+    rows: Int[np.ndarray, " pairs"]
+    others: Sequence[str]
+    moved: Float[np.ndarray, "pairs 3"]
 
-    @property
-    def errors(self) -> Float[np.ndarray, " n"]:
-        """Unbiased, in squared deviations, the mean over the three parts of a motion; of one push it may be below 0."""
-        a, b = (self.motions - other for other in self.other_motions)
-        return (a * b / np.square(MOTION_SCALE)).mean(1)
+    def chances(self, expected: Expected) -> Float[np.ndarray, " pairs"]:
+        """How likely each object is, given the pixels; where all of a push are ruled out, none is."""
+        prior = np.array([expected.prior(key) for key in self.others])
+        kept = prior * np.array([not expected.ruled_out(key) for key in self.others])
+        likely = np.where(self._summed(kept)[self.rows] > 0, kept, prior)
+        return likely / self._summed(likely)[self.rows]
 
-    @property
-    def variances(self) -> Float[np.ndarray, " n"]:
-        """Of what is taken for possible, in the same units."""
-        a, b = self.other_motions
-        return np.square((a - b) / MOTION_SCALE).mean(1) / 2
+    def observed(self, expected: Expected) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+        """The squared error of an observer in every push, and the one it expects to make: the variance of what is possible.
+
+        In squared deviations, the mean over the three parts of a motion.
+        """
+        chances, moved = self.chances(expected), self.moved / MOTION_SCALE
+        answers = np.stack([self._summed(chances * part) for part in moved.T], -1)
+        variances = self._summed(chances * np.square(moved - answers[self.rows]).mean(1))
+        return np.square(self.motions / MOTION_SCALE - answers).mean(1), variances
+
+    def _summed(self, values: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " n"]:
+        return np.bincount(self.rows, values, len(self.keys))
 
 
 def expectations(training_keys: Sequence[str]) -> dict[str, Expected]:
-    """Those of `OBSERVERS`; one is added to every count, so that no side is impossible."""
+    """Those of the observers of `KNOWN`; one is added to every count, so that no side is impossible."""
     sides = [PushObject(key).sides for key in training_keys]
     counts = np.array([[1.0 + sum(each[turn] == side for each in sides) for side in SIDES] for turn in range(4)])
     names, together = {PushObject(key).name for key in training_keys}, set(map(_weights, training_keys))
+    anywhere = np.tile(counts.mean(0), (4, 1))
     return {
-        "sides": Expected(np.tile(counts.mean(0), (4, 1))),
+        "sides": Expected(anywhere),
+        "weights": Expected(anywhere, lambda key: _weights(key) not in together),
         "objects": Expected(counts, lambda key: PushObject(key).name in names or _weights(key) not in together),
     }
 
@@ -100,36 +118,22 @@ def allowed_sides(drawn: Int[np.ndarray, "n pixels"], keys: Sequence[str]) -> Bo
     return allowed
 
 
-def draw_alike(
-    allowed: Bool[np.ndarray, "4 sides"],
-    expected: Expected,
-    push: Float[np.ndarray, " 3"],
-    rng: np.random.Generator,
-    num: int = 2,
-) -> list[str]:
-    """Keys of so many objects of allowed sides, drawn as they are expected, that leave the tip room where it starts.
-
-    Where all of these are ruled out, none is.
-    """
-    choices = [[(SIDES[n], expected.shares[turn, n]) for n in np.flatnonzero(allowed[turn])] for turn in range(4)]
-    found = {"".join(side for side, _ in each): float(np.prod([share for _, share in each])) for each in product(*choices)}
-    found = {key: share for key, share in found.items() if not expected.ruled_out(key)} or found
-    drawn: list[str] = []
-    while len(drawn) < num:
-        require(len(found) > 0, f"no object of these pixels leaves room for a tip that starts at {push[:2]}; simulate again")
-        keys, shares = list(found), np.array(list(found.values()))
-        key = keys[rng.choice(len(keys), p=shares / shares.sum())]
-        if starts_free(PushObject(key), push[None])[0]:
-            drawn.append(key)
-        else:
-            del found[key]
-    return drawn
+def possible_objects(
+    allowed: Bool[np.ndarray, "n 4 sides"], pushes: Float[np.ndarray, "n 3"]
+) -> dict[str, Int[np.ndarray, " pushes_of_it"]]:
+    """Keys of all objects of allowed sides, each with the pushes for which it is one and leaves the tip room."""
+    found: dict[str, list[int]] = {}
+    for row, sides in enumerate(allowed):
+        for each in product(*map(np.flatnonzero, sides)):
+            found.setdefault("".join(SIDES[number] for number in each), []).append(row)
+    free = {key: np.array(rows)[starts_free(PushObject(key), pushes[rows])] for key, rows in found.items()}
+    return {key: rows for key, rows in free.items() if len(rows)}
 
 
 def left_open(
-    data: Path, quick: bool = False, seed: int = 0, progress: Callable[[int, int], None] = lambda *_: None
-) -> tuple[dict[str, Any], dict[str, Alike]]:
-    """The errors of the observers on the test objects of a file; and the objects that each of them took for possible."""
+    data: Path, quick: bool = False, progress: Callable[[int, int], None] = lambda *_: None
+) -> tuple[dict[str, Any], Possible, Float[np.ndarray, "n pixels 2"]]:
+    """The errors of the observers on the test objects of a file; the objects that are possible, and where pixels are seen."""
     started = time.perf_counter()
     training, test = (TASK.load(data, subset) for subset in ("train", "test"))
     require(test.exact is not None, f"{data} has real pushes; what objects that look the same would do only a simulator knows")
@@ -138,75 +142,52 @@ def left_open(
     tried, owner = torch.cat(members), np.repeat(np.arange(len(members)), [len(rows) for rows in members])
     pixels = test.drawn("pixels", tried, None).numpy()
     pushes, exact, keys = test.pushes[tried], test.exact[tried], [test.keys[row] for row in test.objects[tried]]
-    allowed, rng = allowed_sides(pixels, keys), np.random.default_rng(seed)
-    pairs = {
-        name: [draw_alike(sides, expected, push, rng) for sides, push in zip(allowed, pushes, strict=True)]
-        for name, expected in expectations(training.keys).items()
-    }
-    asked = [[pair[which] for pair in found] for found in pairs.values() for which in (0, 1)]
-    motions = iter(_motions(keys, asked, pushes, exact, progress))
-    found = {
-        name: Alike(
-            keys,
-            pushes,
-            exact,
-            PLACES.numpy()[pixels],
-            ([a for a, _ in pair], [b for _, b in pair]),
-            (next(motions), next(motions)),
-        )
-        for name, pair in pairs.items()
-    }
-    possible = allowed.sum(-1).prod(-1)
-    return {
-        "experiment": PUSHING_PIXELS,
-        "data": data.name,
-        "contents": TASK.describe(test),
-        "pushes": len(tried),
-        "pixels": NUM_PIXELS,
-        "seed": seed,
-        "quick": quick,
-        "observers": {name: _told(alike, owner) for name, alike in found.items()},
-        "possible": float(np.median(possible)),
-        "certain": float((possible == 1).mean()),
-        "cores": os.cpu_count(),
-        "seconds": round(time.perf_counter() - started, 1),
-    }, found
+    jobs = list(possible_objects(allowed_sides(pixels, keys), pushes).items())
+    moved = []
+    for done, motions in enumerate(on_all_cores(motions_of, [(key, pushes[rows]) for key, rows in jobs]), 1):
+        moved.append(motions)
+        progress(done, len(jobs))
+    found = Possible(
+        keys,
+        pushes,
+        exact,
+        np.concatenate([rows for _, rows in jobs]),
+        [key for key, rows in jobs for _ in rows],
+        np.concatenate(moved),
+    )
+    counts = np.bincount(found.rows)
+    return (
+        {
+            "experiment": PUSHING_PIXELS,
+            "data": data.name,
+            "contents": TASK.describe(test),
+            "pushes": len(tried),
+            "pixels": NUM_PIXELS,
+            "quick": quick,
+            "observers": {
+                name: _told(*found.observed(expected), owner) for name, expected in expectations(training.keys).items()
+            },
+            "possible": float(np.median(counts)),
+            "certain": float((counts == 1).mean()),
+            "cores": os.cpu_count(),
+            "seconds": round(time.perf_counter() - started, 1),
+        },
+        found,
+        PLACES.numpy()[pixels],
+    )
 
 
-def _told(alike: Alike, owner: Int[np.ndarray, " n"]) -> dict[str, Any]:
+def _told(errors: Float[np.ndarray, " n"], variances: Float[np.ndarray, " n"], owner: Int[np.ndarray, " n"]) -> dict[str, Any]:
     """Means over the objects, with the interval over them."""
-    counts = np.bincount(owner)
-    errors, variances = (np.bincount(owner, values) / counts for values in (alike.errors, alike.variances))
-    low, high = interval(errors)
+    of_object, expected = (np.bincount(owner, values) / np.bincount(owner) for values in (errors, variances))
+    low, high = interval(of_object)
     return {
-        "error": float(errors.mean()),
+        "error": float(of_object.mean()),
         "low": low,
         "high": high,
-        "variance": float(variances.mean()),
-        "of_object": errors.tolist(),
+        "variance": float(expected.mean()),
+        "of_object": of_object.tolist(),
     }
-
-
-def _motions(
-    keys: Sequence[str],
-    asked: Sequence[Sequence[str]],
-    pushes: Float[np.ndarray, "n 3"],
-    exact: Float[np.ndarray, "n 3"],
-    progress: Callable[[int, int], None],
-) -> list[Float[np.ndarray, "n 3"]]:
-    """How other objects move, for each of several lists of them; where it is the same object, as is known."""
-    rows: dict[str, dict[int, None]] = {}
-    for others in asked:
-        for row, (key, other) in enumerate(zip(keys, others, strict=True)):
-            if key != other:
-                rows.setdefault(other, {})[row] = None
-    jobs = [(other, pushes[list(of_other)]) for other, of_other in rows.items()]
-    known = {(key, row): exact[row] for row, key in enumerate(keys)}
-    for number, moved in enumerate(on_all_cores(motions_of, jobs) if jobs else ()):
-        other = jobs[number][0]
-        known |= {(other, row): motion for row, motion in zip(rows[other], moved, strict=True)}
-        progress(number + 1, len(jobs))
-    return [np.stack([known[other, row] for row, other in enumerate(others)]) for others in asked]
 
 
 def table_of(summary: Mapping[str, Any]) -> str:
@@ -214,40 +195,40 @@ def table_of(summary: Mapping[str, Any]) -> str:
     rows = []
     for name, told in summary["observers"].items():
         spread = f"{told['low']:.4f} to {told['high']:.4f}"
-        rows.append([OBSERVERS[name], f"{told['error']:.4f} ({spread})", f"{told['variance']:.4f}"])
+        rows.append([KNOWN[name], f"{told['error']:.4f} ({spread})", f"{told['variance']:.4f}"])
     intro = (
         f"{'Quick form, few pushes. ' if summary['quick'] else ''}What {summary['pixels']} pixels leave open of "
         f"{summary['contents']['houses']} unseen objects: {summary['pushes']:,} pushes (simulated), from `{summary['data']}`; "
-        f"seed {summary['seed']}, {summary['seconds']:.0f} s on {summary['cores']} cores. The pixels allow "
+        f"{summary['seconds']:.0f} s on {summary['cores']} cores. The pixels allow "
         f"{summary['possible']:.0f} objects in the median, in {summary['certain']:.0%} of the pushes one alone. Errors are mean "
         "squared errors of an observer that knows how objects look and move, in squared deviations, in brackets the 95 % "
         "bootstrap interval over objects; beside them what it expects its error to be."
     )
-    heads = ["an observer that besides", "error", "expected by itself"]
+    heads = ["an observer that knows, too,", "error", "expected by itself"]
     return "\n\n".join([f"# {PUSHING_PIXELS}", intro, markdown(heads, rows)]) + "\n"
 
 
-def draw(found: Alike, num: int = 4) -> Figure | None:
+def draw(found: Possible, pixels: Float[np.ndarray, "n pixels 2"], num: int = 4) -> Figure | None:
     """Objects above and others with the same pixels below that move most differently; None if all move alike."""
     from matplotlib.figure import Figure
 
-    other_keys, other_motions = found.other_keys[0], found.other_motions[0]
-    apart = np.square((other_motions - found.motions) / MOTION_SCALE).mean(1)
+    apart = np.square((found.moved - found.motions[found.rows]) / MOTION_SCALE).mean(1)
     worst: dict[str, int] = {}
-    for row in map(int, apart.argsort()[::-1]):
-        if apart[row] > 0:
-            worst.setdefault(found.keys[row], row)
+    for pair in map(int, apart.argsort()[::-1]):
+        if apart[pair] > 0:
+            worst.setdefault(found.keys[found.rows[pair]], pair)
     chosen = list(worst.values())[:num]
     if not chosen:
         return None
     figure = Figure(figsize=(3.3 * len(chosen), 7.2), layout="constrained")
     figure.suptitle("Objects with the same 64 pixels that the same push moves differently (simulated)", fontsize=10)
     panels = figure.subplots(2, len(chosen), squeeze=False)
-    for column, row in enumerate(chosen):
-        shown = (found.keys[row], found.motions[row], TRUE), (other_keys[row], other_motions[row], PREDICTED)
+    for column, pair in enumerate(chosen):
+        row = int(found.rows[pair])
+        shown = (found.keys[row], found.motions[row], TRUE), (found.others[pair], found.moved[pair], PREDICTED)
         for axes, (key, motion, colour) in zip(panels[:, column], shown, strict=True):
             draw_picture(axes, picture_of(key))
-            axes.scatter(*(1e3 * found.pixels[row].T), s=7, color="black")
+            axes.scatter(*(1e3 * pixels[row].T), s=7, color="black")
             draw_push(axes, found.pushes[row])
             draw_motion(axes, picture_of(key), motion, colour, key, False)
             axes.set_title(f"{key}: {np.degrees(motion[2]):.0f} degrees", fontsize=9)

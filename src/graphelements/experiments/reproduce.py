@@ -23,18 +23,26 @@ from ..files import exists, read_json, replaced
 from ..tasks import get_task
 from ..training import Report
 from . import poisson_figures, push_figures, sphere_figures
-from .comparison import learned
+from .comparison import compared_with, learned
 from .evaluation import save_evaluation
 from .experiment import QUICK, QUICK_LARGEST, Curve, Experiment
 from .poisson_experiments import DEFAULT_ABLATION, OPTIMISED_MESHES, POISSON_ABLATION, POISSON_SQUARE
-from .push_experiments import OBSERVER, PUSHING, PUSHING_PIXELS
+from .push_experiments import OBSERVED, OBSERVERS, PUSHING, PUSHING_PIXELS, PUSHING_TUNING
 from .runs import MODEL, Run, completed, differences, settings_of, train
 from .sphere_experiments import POISSON_SPHERE, SCATTERED_SPHERE
-from .summaries import summarised, table_of, write_results
+from .summaries import Summary, pair_of, summarised, table_of, write_results
 
 EXPERIMENTS = {
     experiment.name: experiment
-    for experiment in (POISSON_SQUARE, POISSON_ABLATION, DEFAULT_ABLATION, POISSON_SPHERE, SCATTERED_SPHERE, PUSHING)
+    for experiment in (
+        POISSON_SQUARE,
+        POISSON_ABLATION,
+        DEFAULT_ABLATION,
+        POISSON_SPHERE,
+        SCATTERED_SPHERE,
+        PUSHING,
+        PUSHING_TUNING,
+    )
 }
 FIGURES = poisson_figures.FIGURES | sphere_figures.FIGURES | push_figures.FIGURES
 
@@ -76,8 +84,11 @@ def get_experiment(name: str, quick: bool = False) -> Experiment:
     experiment = EXPERIMENTS[name]
     if not quick:
         return experiment
-    curves = (replace(c, resolutions=tuple(k for k in c.resolutions if k <= QUICK_LARGEST)) for c in experiment.curves)
-    return replace(experiment, curves=tuple(curves), num_seeds=1, settings=(*experiment.settings, *QUICK))
+    curves = (
+        replace(c, settings=(*c.settings, *QUICK), resolutions=tuple(k for k in c.resolutions if k <= QUICK_LARGEST))
+        for c in experiment.curves
+    )
+    return replace(experiment, curves=tuple(curves), num_seeds=1)
 
 
 def cells_of(experiment: Experiment, num_seeds: int | None = None, only: str | None = None) -> list[Cell]:
@@ -203,7 +214,7 @@ class Reproduction:
                 paths.setdefault(cell.curve.name, []).append(path)
             summary = summarised(self.experiment, paths, self.houses.origin, str(self.houses.test), self.quick)
             summary["optimised"] = self._optimised(finished)
-            summary["references"] |= self._observer()
+            self._add_observer(summary, paths)
             table = table_of(summary)
             drawn = {name: draw(summary) for name, draw in FIGURES.get(self.experiment.name, {}).items()}
             write_results(self.out, summary, table, drawn)
@@ -227,19 +238,24 @@ class Reproduction:
         found = {curve: optimised_errors(list(map(read_results, paths)), contents) for curve, paths in files.items()}
         return {curve: errors for curve, errors in found.items() if errors}
 
-    def _observer(self) -> dict[str, Any]:
-        """The error of one who knows all but what the pixels of pushed objects leave open, from `pushing-pixels` beside this."""
+    def _add_observer(self, summary: Summary, paths: dict[str, list[Path]]) -> None:
+        """What one errs by who knows all but what the pixels of pushed objects leave open, from `pushing-pixels` beside this."""
         path = self.out.parent / PUSHING_PIXELS / "summary.json"
         if self.experiment.name != PUSHING.name or not exists(path):
-            return {}
+            return
         told = read_json(path, f"a summary saved by `graphelements reproduce {PUSHING_PIXELS}`")
         try:
             fits = told["contents"] == self.houses.contents and told["quick"] == self.quick
-            error = float(told["observers"]["sides"]["error"])
+            errors = {OBSERVERS[name]: [float(error) for error in each["of_object"]] for name, each in told["observers"].items()}
         except (KeyError, TypeError, ValueError):
             raise InputError(f"{path} is not a summary of `graphelements reproduce {PUSHING_PIXELS}`; move it away") from None
-        found = {"mean": error, "std": None, "of_seed": [error], "nodes": 0, "seconds_per_scenario": 0.0}
-        return {OBSERVER: {"0": found}} if fits else {}
+        for label, of_object in errors.items() if fits else ():
+            mean = float(np.mean(of_object))
+            found = {"mean": mean, "std": None, "of_seed": [mean], "nodes": 0, "seconds_per_scenario": 0.0}
+            summary["references"][label] = {"0": found}
+            for curve in (curve for curve in self.experiment.curves if curve.name in paths and curve.name in OBSERVED):
+                rows = compared_with(of_object, paths[curve.name])
+                summary["comparisons"] += [pair_of(label, curve.label, row) for row in rows]
 
     def _path(self, cell: Cell) -> Path:
         return self.out / f"{cell.name}.json"

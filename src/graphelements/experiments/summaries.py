@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..files import read_json, replaced
-from .comparison import compared, learned
+from .comparison import Comparison, compared, learned
 from .experiment import Curve, Experiment
 
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
     for ours, theirs in experiment.against:
         if ours in paths and theirs in (*paths, *labels):
             rows = compared(paths[ours], paths[ours if theirs in labels else theirs], theirs if theirs in labels else None)
-            for row in rows:
-                kept = {name: getattr(row, name) for name in ("resolution", "difference", "low", "high")}
-                kept["ratio"] = row.ratio if row.ratio < MANY_TIMES else None
-                comparisons.append({"ours": names[ours], "theirs": names[theirs]} | kept)
+            comparisons += [pair_of(names[ours], names[theirs], row) for row in rows]
     return {
         "experiment": experiment.name,
         "quick": quick,
@@ -68,6 +65,13 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
         "comparisons": comparisons,
         "optimised": {},
     }
+
+
+def pair_of(ours: str, theirs: str, row: Comparison) -> Summary:
+    """A comparison as a summary has it."""
+    kept = {name: getattr(row, name) for name in ("resolution", "difference", "low", "high")}
+    ratios = {name: getattr(row, name) if row.ratio < MANY_TIMES else None for name in ("ratio", "ratio_low", "ratio_high")}
+    return {"ours": ours, "theirs": theirs} | kept | ratios
 
 
 def _add(lines: dict[str, Summary], curve: Curve, evaluations: list[dict[str, Any]], ending: str = "") -> None:
@@ -190,8 +194,8 @@ def table_of(summary: Summary) -> str:
         parts.insert(3, OPTIMISED_NOTE)
     if summary["comparisons"]:
         parts += [
-            f"Paired differences of the errors, in brackets the 95 % bootstrap interval over {summary['houses']['called']}; "
-            "behind x the ratio of the errors:",
+            f"Paired differences of the errors, behind x their ratio, in brackets 95 % bootstrap intervals over "
+            f"{summary['houses']['called']}:",
             _differences(summary),
         ]
     return "\n\n".join(parts) + "\n"
@@ -209,7 +213,7 @@ def _differences(summary: Summary) -> str:
     for row in summary["comparisons"]:
         mesh = names.get(str(row["resolution"]), str(row["resolution"]))
         values = [f"{row[name]:+.{_digits(row['difference'])}f}" for name in ("difference", "low", "high")]
-        ratio = "" if row["ratio"] is None else f", x {row['ratio']:.2f}"
+        ratio = "" if row["ratio"] is None else ", x {ratio:.2f} ({ratio_low:.2f} to {ratio_high:.2f})".format_map(row)
         found[mesh, f"{row['ours']} - {row['theirs']}"] = "{} ({} to {})".format(*values) + ratio
     meshes, pairs = (list(dict.fromkeys(key[axis] for key in found)) for axis in (0, 1))
     if len(pairs) > len(meshes):
