@@ -64,10 +64,11 @@ def test_all_objects_of_allowed_sides_are_possible_but_those_in_the_way_of_the_t
 
 
 def test_observers_expect_what_training_objects_have() -> None:
-    sides, weights, objects = expectations(["1a2a2a4a", "1b2a2a4a", "1a2B2b4a"]).values()
+    sides, weights, directions, objects = expectations(["1a2a2a4a", "1b2a2a4a", "1a2B2b4a"]).values()
     assert sides.shares[0] / sides.shares[0].sum() == pytest.approx(sides.shares[3] / sides.shares[3].sum())
     assert sides.shares[0][SIDES.index("4a")] == (4 + 3) / 4  # the mean of 1, 1, 1 and 1 + 3
-    assert objects.shares[3][SIDES.index("4a")] == 4
+    assert directions.shares[3][SIDES.index("4a")] == objects.shares[3][SIDES.index("4a")] == 4
+    assert not directions.ruled_out("2a2a4a1a")
     assert objects.ruled_out("2a2a4a1a")  # an object of training, read from another side
     assert not weights.ruled_out("2a2a4a1a")
     assert objects.ruled_out("1c2a2a2a")  # none has a heavy weight
@@ -160,7 +161,7 @@ def test_the_experiment_takes_the_observers_of_its_own_objects(tmp_path: Path) -
 
     def added(work: Reproduction) -> dict:
         summary: dict = {"references": {}, "comparisons": []}
-        work._add_observer(summary, {"np-tuned": [evaluation], "attention": [evaluation]})
+        work._add_observer(summary, {"np-tuned": [evaluation], "no-picture": [evaluation]})
         return summary
 
     assert added(work) == {"references": {}, "comparisons": []}

@@ -10,17 +10,13 @@ PUSHING_LOGS, PUSHING_PIXELS = "pushing-logs", "pushing-pixels"
 the latter beside its own results."""
 OBSERVERS = {
     "sides": "ideal observer of the pixels",
-    "weights": "ideal observer, knows which weights come together",
-    "objects": "ideal observer, knows by heart which objects training had",
+    "weights": "ideal observer, knows weights",
+    "directions": "ideal observer, knows weights and directions",
+    "objects": "ideal observer, knows all objects of training",
 }
 """What `pushing` calls the observers of `pushing-pixels`."""
-OBSERVED = ("np-tuned", "np-tuned-long", "default-long")
+OBSERVED = ("np-tuned", "attention", "default")
 """The curves that are compared with them."""
-
-
-def _longer(steps: int) -> tuple[str, ...]:
-    return f"training.steps={steps}", f"training.validate_every={steps // 4}"
-
 
 PUSHING = Experiment(
     "pushing",
@@ -30,19 +26,14 @@ PUSHING = Experiment(
         Curve("default", "default (ours)", "default", resolutions=SIZES[-1:]),
         Curve("mixed", "ours, one model for all sizes", "mixed", resolutions=SIZES),
         Curve("summed", "ours, states summed", "summed", resolutions=SIZES[-1:]),
-        Curve("default-long", "ours, three times as long", "default", _longer(5400), SIZES[-1:]),
         Curve("np", "neural process", "np"),
         Curve("np-tuned", "neural process, tuned", "np-tuned"),
-        Curve("np-tuned-long", "neural process, tuned, three times as long", "np-tuned", _longer(6300)),
         Curve("attention", "attention", "attention"),
-        Curve("attention-long", "attention, three times as long", "attention", _longer(9600)),
         Curve("no-picture", "ours, without the picture", "no-picture", resolutions=SIZES[-1:]),
         Curve("examples", "attention, 50 examples instead of the picture", "examples"),
     ),
     against=(
         ("default", "np-tuned"),
-        ("default-long", "np-tuned-long"),
-        ("default-long", "attention-long"),
         ("default", "attention"),
         ("default", "mixed"),
         ("default", "summed"),
@@ -57,58 +48,56 @@ PUSHING = Experiment(
     also=(("-measured", "against measured motion"),),
 )
 
-THIRD = {"default": 600, "np-tuned": 700, "attention": 1100}
-"""About a third of the steps of each preset: two to three minutes on a thread."""
-VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {
+SHORT = {"default": 600, "np-tuned": 700, "attention": 1100}
+"""Steps of a trial: two minutes on a thread."""
+RATES = {
+    "default": (0.005, 0.0025, 0.01, 0.02),
+    "np-tuned": (0.004, 0.002, 0.008, 0.016),
+    "attention": (0.006, 0.003, 0.012, 0.024),
+}
+"""Learning rates; trials of larger networks have the first, and all others are compared with it."""
+LARGER: dict[str, dict[str, tuple[str, ...]]] = {
     "default": {
-        "unchanged": (),
-        "half the rate": ("training.learning_rate=0.0025",),
-        "twice the rate": ("training.learning_rate=0.01",),
         "wider": ("network.latent_size=192", "network.encoder_hidden=288", "network.decoder_hidden=288"),
-        "deeper decoders": ("network.decoder_layers=6",),
+        "deeper": ("network.decoder_layers=6",),
     },
     "np-tuned": {
-        "unchanged": (),
-        "half the rate": ("training.learning_rate=0.002",),
-        "twice the rate": ("training.learning_rate=0.008",),
         "wider": ("network.latent_size=288", "network.encoder_hidden=288,288", "network.decoder_hidden=288"),
-        "deeper decoders": ("network.decoder_layers=6",),
+        "deeper": ("network.decoder_layers=6",),
     },
     "attention": {
-        "unchanged": (),
-        "half the rate": ("training.learning_rate=0.003",),
-        "twice the rate": ("training.learning_rate=0.012",),
         "wider": ("network.latent_size=96", "network.hidden_size=192"),
+        "wider, rate 0.012": ("network.latent_size=96", "network.hidden_size=192", "training.learning_rate=0.012"),
         "deeper": ("network.num_self_layers=3", "network.num_cross_layers=3"),
     },
 }
-"""The same five trials for ours and for each of its rivals: two rates, more width, more depth."""
 
 
-def _trial(preset: str, change: str) -> str:
-    return f"{preset}-{change.replace(' ', '-')}"
+def _trials(preset: str) -> list[Curve]:
+    """The trials of a preset: the same for ours and for each of its rivals."""
+    rates = {f"rate {rate:g}": (f"training.learning_rate={rate:g}",) for rate in RATES[preset]}
+    first = next(iter(rates.values()))
+    tried = rates | {change: (*first, *settings) for change, settings in LARGER[preset].items()}
+    steps = (f"training.steps={SHORT[preset]}", f"training.validate_every={SHORT[preset]}")
+    return [
+        Curve(
+            f"{preset}-{change.replace(',', '').replace(' ', '-')}",
+            f"{preset}, {change}",
+            preset,
+            (*steps, *settings),
+            SIZES[-1:],
+        )
+        for change, settings in tried.items()
+    ]
 
+
+TRIALS = [_trials(preset) for preset in SHORT]
 
 PUSHING_TUNING = Experiment(
     "pushing-tuning",
     "pushing",
-    tuple(
-        Curve(
-            _trial(preset, change),
-            f"{preset}, {change}",
-            preset,
-            (f"training.steps={steps}", f"training.validate_every={steps}", *VARIANTS[preset][change]),
-            SIZES[-1:],
-        )
-        for preset, steps in THIRD.items()
-        for change in VARIANTS[preset]
-    ),
-    against=tuple(
-        (_trial(preset, change), _trial(preset, "unchanged"))
-        for preset in VARIANTS
-        for change in VARIANTS[preset]
-        if change != "unchanged"
-    ),
+    tuple(curve for trials in TRIALS for curve in trials),
+    against=tuple((curve.name, first.name) for first, *others in TRIALS for curve in others),
     num_seeds=1,
     judged_by="validation",
     labels=PUSHING.labels,

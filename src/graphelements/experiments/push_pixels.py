@@ -36,9 +36,10 @@ PUSHES_EACH, QUICK_EACH = 100, 4
 KNOWN = {
     "sides": "how often each side comes",
     "weights": "which weights come together",
-    "objects": "how often each side comes in each direction, and that no object of training comes again",
+    "directions": "how often each side comes in each direction of the picture",
+    "objects": "all objects of training by heart, and that none of them comes again",
 }
-"""What observers know of the objects to come, each also what those before it do."""
+"""What observers know of the objects to come, each besides what those before it know."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +95,15 @@ def expectations(training_keys: Sequence[str]) -> dict[str, Expected]:
     counts = np.array([[1.0 + sum(each[turn] == side for each in sides) for side in SIDES] for turn in range(4)])
     names, together = {PushObject(key).name for key in training_keys}, set(map(_weights, training_keys))
     anywhere = np.tile(counts.mean(0), (4, 1))
+
+    def unknown(key: str) -> bool:
+        return _weights(key) not in together
+
     return {
         "sides": Expected(anywhere),
-        "weights": Expected(anywhere, lambda key: _weights(key) not in together),
-        "objects": Expected(counts, lambda key: PushObject(key).name in names or _weights(key) not in together),
+        "weights": Expected(anywhere, unknown),
+        "directions": Expected(counts, unknown),
+        "objects": Expected(counts, lambda key: unknown(key) or PushObject(key).name in names),
     }
 
 
@@ -204,7 +210,7 @@ def table_of(summary: Mapping[str, Any]) -> str:
         "squared errors of an observer that knows how objects look and move, in squared deviations, in brackets the 95 % "
         "bootstrap interval over objects; beside them what it expects its error to be."
     )
-    heads = ["an observer that knows, too,", "error", "expected by itself"]
+    heads = ["an observer that also knows", "error", "expected by itself"]
     return "\n\n".join([f"# {PUSHING_PIXELS}", intro, markdown(heads, rows)]) + "\n"
 
 
