@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .adaptation import AdaptationConfig, AdaptedMesh, GrowthConfig, adapt_mesh, grow_mesh, mesh_for_inputs
+    from .adaptation import AdaptationConfig, AdaptedMesh, adapt_mesh
     from .attention import AttentionNetwork
     from .building import build_network, num_weights
     from .cell_representations import Barycentric, Multilinear
@@ -55,7 +55,8 @@ _HOMES = {
     "building": ("build_network", "num_weights"),
     "training": ("fit", "TrainingConfig", "Report", "item_errors"),
     "mesh_files": ("save_mesh", "load_mesh"),
-    "adaptation": ("mesh_for_inputs", "adapt_mesh", "grow_mesh", "AdaptationConfig", "GrowthConfig", "AdaptedMesh"),
+    "adaptation": ("adapt_mesh", "AdaptationConfig", "AdaptedMesh"),
+    "mesh_growth": ("mesh_for_inputs", "grow_mesh", "GrowthConfig"),
     "checkpoints": ("save", "load", "Checkpoint", "load_checkpoint"),
     "tasks": ("get_task",),
     "tasks.globes": ("Globe",),

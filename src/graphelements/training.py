@@ -5,31 +5,30 @@ from __future__ import annotations
 import csv
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from .checkpoints import check_tensors, read_tensors, write_tensors
 from .configs import require_types, to_plain
 from .edge_kernels import compiler_available
-from .errors import InputError, require
-from .files import exists, replaced
+from .errors import require
+from .files import replaced
 from .meshes import Mesh
 from .moving_meshes import MovingMeshes
 from .muon import Muon
 from .samples import SFTBatch
 from .sft_network import Meshes, SFTNetwork
+from .training_state import Learning, resume, save_state
 from .unions import MeshUnion, union
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-STATE = "state.safetensors"
 BatchOf = Callable[[int], tuple[SFTBatch, Meshes]]
 
 
@@ -99,8 +98,8 @@ def fit(
     """
     fabric, folder = fabric or _one_process(), None if folder is None else Path(folder)
     optimizers = _optimizers(network, config)
-    learning = _Learning(network, optimizers, moving)
-    done, seconds = _resume(learning, folder, config) if folder else (0, 0.0)
+    learning = Learning(network, optimizers, moving)
+    done, seconds = resume(learning, folder, to_plain(config)) if folder else (0, 0.0)
     network.compiled_kernels = config.compile == "auto" and compiler_available()
     network.train()
     require(
@@ -112,16 +111,9 @@ def fit(
     log = _Log(folder / "log.csv", done) if folder and fabric.is_global_zero else None
     started, first = time.monotonic() - seconds, done
 
-    def save_state() -> None:
+    def save() -> None:
         if folder and fabric.is_global_zero:
-            tensors = learning.tensors()
-            header = {
-                "step": done,
-                "seconds": time.monotonic() - started,
-                "training": to_plain(config),
-                "tensors": sorted(tensors),
-            }
-            write_tensors(folder / STATE, tensors, "training state", header)
+            save_state(learning, folder, to_plain(config), done, time.monotonic() - started)
 
     try:
         for step in range(done, config.steps):
@@ -159,10 +151,10 @@ def fit(
             if log:
                 log.write(report)
             if done % config.save_every == 0 or done == config.steps:
-                save_state()
+                save()
             yield report
     except GeneratorExit:
-        save_state()
+        save()
         raise
     finally:
         network.eval()
@@ -226,90 +218,6 @@ def _optimizers(network: SFTNetwork, config: TrainingConfig) -> list[torch.optim
     if matrices:
         optimizers.append(Muon(matrices, weight_decay=decay))
     return optimizers
-
-
-@dataclass(frozen=True)
-class _Learning:
-    """All that the next step depends on: weights, nodes that learn, and the optimizers' moments."""
-
-    network: SFTNetwork
-    of_weights: list[torch.optim.Optimizer]
-    moving: MovingMeshes | None
-
-    @property
-    def modules(self) -> dict[str, nn.Module]:
-        return {"network": self.network, **({} if self.moving is None else {"meshes": self.moving})}
-
-    @property
-    def optimizers(self) -> list[torch.optim.Optimizer]:
-        return self.of_weights + ([] if self.moving is None else [self.moving.optimizer])
-
-    def tensors(self) -> dict[str, Tensor]:
-        tensors = {f"{kind}.{name}": t for kind, module in self.modules.items() for name, t in module.state_dict().items()}
-        for which, optimizer in enumerate(self.optimizers):
-            for number, state in optimizer.state_dict()["state"].items():
-                tensors |= {f"optimizer.{which}.{number}.{name}": value for name, value in state.items()}
-        return tensors
-
-    def shapes(self, present: Collection[str]) -> dict[str, torch.Size]:
-        """Of all tensors; `present` has the moments that are there, for a parameter that never had a gradient has none."""
-        shapes = {f"{kind}.{name}": t.shape for kind, module in self.modules.items() for name, t in module.state_dict().items()}
-        for which, optimizer in enumerate(self.optimizers):
-            moments = ["momentum_buffer"] if isinstance(optimizer, Muon) else ["exp_avg", "exp_avg_sq", "step"]
-            for number, parameter in enumerate(optimizer.param_groups[0]["params"]):
-                names = {f"optimizer.{which}.{number}.{m}": torch.Size() if m == "step" else parameter.shape for m in moments}
-                shapes |= {name: shape for name, shape in names.items() if name in present}
-        return shapes
-
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        for kind, module in self.modules.items():
-            module.load_state_dict({n.removeprefix(f"{kind}."): t for n, t in tensors.items() if n.startswith(f"{kind}.")})
-        moments_of: list[dict[int, dict[str, Tensor]]] = [{} for _ in self.optimizers]
-        for name, tensor in tensors.items():
-            if name.startswith("optimizer."):
-                _, which, number, moment = name.split(".")
-                moments_of[int(which)].setdefault(int(number), {})[moment] = tensor
-        for optimizer, moments in zip(self.optimizers, moments_of, strict=True):
-            optimizer.load_state_dict(optimizer.state_dict() | {"state": moments})
-
-
-@dataclass(frozen=True)
-class _Header:
-    """What a training state says of itself."""
-
-    step: int
-    seconds: float
-    training: dict[str, Any]
-    tensors: list[str]
-
-    @classmethod
-    def read(cls, header: dict[str, Any], path: Path) -> _Header:
-        try:
-            found = cls(**{name: header[name] for name in ("step", "seconds", "training", "tensors")})
-            require_types(found)
-            require(0 <= found.step <= found.training["steps"], "more steps are done than the run has")
-        except (KeyError, TypeError, InputError):
-            raise InputError(f"{path}: the training state is damaged; delete it to start again") from None
-        return found
-
-
-def _resume(learning: _Learning, folder: Path, config: TrainingConfig) -> tuple[int, float]:
-    """Take up the state in the folder: how many steps are done and how many seconds they took."""
-    path = folder / STATE
-    if not exists(path):
-        return 0, 0.0
-    tensors, header = read_tensors(path, "training state")
-    state = _Header.read(header, path)
-    changed = sorted(name for name, value in to_plain(config).items() if value != state.training.get(name))
-    require(
-        not changed,
-        f"{folder} holds a run with other training settings ({', '.join(changed)}); repeat them or train into another folder",
-    )
-    shapes = learning.shapes(state.tensors)
-    require(set(state.tensors) == set(shapes), f"{path}: the training state is of another network; train into another folder")
-    check_tensors(shapes, tensors, path)
-    learning.load(tensors)
-    return state.step, state.seconds
 
 
 class _Log:

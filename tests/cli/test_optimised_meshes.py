@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from command_line import call
 
-from graphelements.adaptation import AdaptationConfig, GrowthConfig
+from graphelements.adaptation import AdaptationConfig
 from graphelements.experiments import mesh_summary, optimised_meshes
 from graphelements.experiments.optimised_meshes import Work
+from graphelements.mesh_growth import GrowthConfig
 
 COMMAND = ("reproduce", "optimised-meshes", "--quick", "--quiet")
 

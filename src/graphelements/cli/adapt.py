@@ -48,12 +48,13 @@ def adapt(
     from rich.console import Console
     from rich.progress import track
 
-    from ..adaptation import AdaptationConfig, GrowthConfig, adapt_mesh, grow_mesh, mean_errors
+    from ..adaptation import AdaptationConfig, adapt_mesh, mean_errors
     from ..checkpoints import load_checkpoint
     from ..data.houses import Houses
     from ..errors import choose, require
     from ..files import require_writable
     from ..mesh_files import save_mesh
+    from ..mesh_growth import GrowthConfig, grow_mesh
     from ..samples import collate
     from ..tasks import get_task
     from ..tasks.globe_fields import draw_adapted_globes

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..adaptation import AdaptationConfig, AdaptedMesh, GrowthConfig, adapt_mesh, grow_mesh, mean_errors, mesh_for_inputs
+from ..adaptation import AdaptationConfig, AdaptedMesh, adapt_mesh, mean_errors
 from ..checkpoints import Checkpoint
 from ..data.houses import POISSON_SQUARE, UNIT_SQUARE, Houses
 from ..data.poisson import solved
 from ..data.random_houses import HouseDistribution, draw_houses
 from ..errors import InputError, require
 from ..files import exists, read_json, replaced
+from ..mesh_growth import GrowthConfig, grow_mesh, mesh_for_inputs
 from ..mesh_quality import inspect_mesh
 from ..meshes import Mesh, scattered_mesh
 from ..network import GraphElementNetwork

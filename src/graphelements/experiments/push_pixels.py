@@ -220,9 +220,9 @@ def draw(found: Possible, pixels: Float[np.ndarray, "n pixels 2"], num: int = 4)
 
     apart = np.square((found.moved - found.motions[found.rows]) / MOTION_SCALE).mean(1)
     worst: dict[str, int] = {}
-    for pair in map(int, apart.argsort()[::-1]):
+    for pair in apart.argsort()[::-1].tolist():
         if apart[pair] > 0:
-            worst.setdefault(found.keys[found.rows[pair]], pair)
+            worst.setdefault(found.keys[int(found.rows[pair])], pair)
     chosen = list(worst.values())[:num]
     if not chosen:
         return None

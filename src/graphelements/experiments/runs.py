@@ -18,7 +18,8 @@ from ..errors import InputError, require
 from ..files import exists, read_json, replaced
 from ..tasks import get_task
 from ..tasks.task import RunConfig
-from ..training import STATE, Report, fit, share
+from ..training import Report, fit, share
+from ..training_state import STATE
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
