@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from bumps import HEAT, SMALL, assert_valid, network, scenarios
+from cases import seeded
 
 from graphelements.adaptation import (
     AdaptationConfig,
@@ -18,7 +19,7 @@ from graphelements.adaptation import (
 )
 from graphelements.building import build_network
 from graphelements.errors import InputError
-from graphelements.meshes import grid_mesh
+from graphelements.meshes import grid_mesh, scattered_mesh
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -49,10 +50,12 @@ def test_scenarios_take_turns_and_the_loss_is_that_of_a_whole_turn():
     assert len(many) == 3
 
 
-def test_a_mesh_adapts_to_all_passes_of_a_network():
+@pytest.mark.parametrize("change", [{"passes": 2, "gated": True}, {"fitted": True}], ids=str)
+def test_a_mesh_adapts_to_all_passes_of_a_network_and_to_fields(change):
     """What a step is judged by is what the network answers."""
-    batch, gen = scenarios(8), build_network(HEAT, replace(SMALL, passes=2, gated=True), seed=1).eval()
-    first, *_, last = adapt_mesh(gen, grid_mesh(HEAT.space, 3).nested(), batch, AdaptationConfig(steps=6, turns=1))
+    batch, gen = scenarios(8), build_network(HEAT, replace(SMALL, **change), seed=1).eval()
+    mesh, config = scattered_mesh(HEAT.space, 9, seeded(2)).nested(), AdaptationConfig(steps=6, turns=1, learning_rate=2e-3)
+    first, *_, last = adapt_mesh(gen, mesh, batch, config)
     assert first.error == pytest.approx(mean_errors(gen, [first.mesh], batch)[0], rel=1e-4)
     assert last.loss < first.loss
 

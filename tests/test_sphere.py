@@ -278,7 +278,11 @@ def test_meshes_of_the_sphere_adapt():
     assert steps[-1].loss < steps[0].loss
 
 
-@pytest.mark.parametrize("config", [PAPER, DEFAULT, replace(DEFAULT, gated=True, passes=2)], ids=["paper", "default", "passes"])
+@pytest.mark.parametrize(
+    "config",
+    [PAPER, DEFAULT, replace(DEFAULT, gated=True, passes=2), replace(DEFAULT, fitted=True)],
+    ids=["paper", "default", "passes", "fitted"],
+)
 def test_items_on_spheres_do_not_know_of_each_other_nor_of_the_order_of_nodes(config):
     network = build_network(WIND, config, seed=2)
     meshes = [sphere_mesh(EARTH, 3), icosahedral_mesh(EARTH, 1), scattered_mesh(EARTH, 9, seeded(4)).nested(1.5)]

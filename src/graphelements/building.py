@@ -9,6 +9,7 @@ from torch import nn
 
 from .attention import AttentionNetwork, build_attention
 from .cell_representations import Barycentric, Multilinear
+from .fitting import num_fitted
 from .functions import SFT, OutputFunction
 from .hearing import Ear, Ears
 from .message_passing import MessagePassing
@@ -57,6 +58,7 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
         ears = {}
         if config.num_heard > 0:
             ears = {f.name: Ear(told_channels(f, config, dim), dim, config.encoder_hidden[-1]) for f in sft.inputs}
+        fields = nn.Linear(_fitted_channels(config, sft), latent, bias=False) if config.fitted else None
         decoders = {f.name: _build_decoder(config, sft, f) for f in sft.outputs}
         return GraphElementNetwork(
             sft,
@@ -68,6 +70,7 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
             reader,
             share,
             Ears(ears),
+            fields,
             nn.ModuleDict(decoders),
         )
 
@@ -77,10 +80,15 @@ def _build_decoder(config: NetworkConfig, sft: SFT, function: OutputFunction) ->
     if not function.integrated:
         num_inputs += place_channels(sft.space.dim, config.num_octaves) if config.decoders_see_place else 0
         num_inputs += len(sft.inputs) * config.encoder_hidden[-1] if config.num_heard > 0 else 0
+        num_inputs += _fitted_channels(config, sft)
     if config.decoder_layers > 0:
         (width,) = config.decoder_hidden
         return ResidualPerceptron(num_inputs, width, config.decoder_layers, function.channels)
     return Perceptron((num_inputs, *config.decoder_hidden, function.channels))
+
+
+def _fitted_channels(config: NetworkConfig, sft: SFT) -> int:
+    return sum(num_fitted(f.channels) for f in sft.inputs) if config.fitted else 0
 
 
 def _build_representation(config: NetworkConfig) -> Representation:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from .errors import require
+from .fitting import Fields, fit_fields
 from .functions import SFT
 from .hearing import Ears
 from .message_passing import Graph, MessagePassing
@@ -43,6 +44,7 @@ class GraphElementNetwork(SFTNetwork):
         reader: Perceptron | GatedPerceptron | None,
         share: nn.Linear | None,
         ears: Ears,
+        fields: nn.Linear | None,
         decoders: nn.ModuleDict,
     ) -> None:
         super().__init__(sft, config)
@@ -54,27 +56,33 @@ class GraphElementNetwork(SFTNetwork):
         self.reader = reader
         self.share = share
         self.ears = ears
+        self.fields = fields
         self.decoders = decoders
 
     def forward(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """What the decoders put out for every query, in network units; `predict` gives answers in original units."""
         mesh = self.meshes(meshes, batch.num_items)
         inputs, frame = self.seen(batch, mesh.space)
-        states, inputs = self.absorb(inputs, mesh)
-        outputs = self.read(states, batch.queries, mesh, inputs)
+        fields = self.fit(inputs, mesh)
+        states, inputs = self.absorb(inputs, mesh, fields)
+        outputs = self.read(states, batch.queries, mesh, inputs, fields)
         return {name: self.restored(name, output, batch.queries[name].items, frame) for name, output in outputs.items()}
 
     def absorb(
-        self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion
+        self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion, fields: Fields | None = None
     ) -> tuple[list[Float[Tensor, "_nodes latent"]], Mapping[str, FunctionSamples]]:
         """The states that samples as `seen` gives them lead to in all passes, and the samples as they were last written."""
         told = inputs
         couplings = self.sample_couplings(inputs, mesh) if self.config.passes > 1 else None  # found once for all passes
-        states = self.settle(told, mesh, couplings)
+        states = self.settle(told, mesh, couplings, fields)
         for _ in range(self.config.passes - 1):
             told = self.informed(inputs, states, mesh, couplings)
-            states = self.settle(told, mesh, couplings)
+            states = self.settle(told, mesh, couplings, fields)
         return states, told
+
+    def fit(self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion) -> Fields | None:
+        """The fields through samples as `seen` gives them; None without `fitted`."""
+        return fit_fields(inputs, {f.name: f.channels for f in self.sft.inputs}, mesh) if self.config.fitted else None
 
     def sample_couplings(self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion) -> list[Couplings]:
         """The couplings of samples on a mesh and on the coarser ones behind it, coarsest first."""
@@ -117,7 +125,11 @@ class GraphElementNetwork(SFTNetwork):
         return torch.cat([values, place_features(samples.points, space, self.config.num_octaves)], -1)
 
     def settle(
-        self, inputs: Mapping[str, FunctionSamples], meshes: Meshes, couplings: Sequence[Couplings] | None = None
+        self,
+        inputs: Mapping[str, FunctionSamples],
+        meshes: Meshes,
+        couplings: Sequence[Couplings] | None = None,
+        fields: Fields | None = None,
     ) -> list[Float[Tensor, "_nodes latent"]]:
         """zT of a mesh and of the coarser ones behind it, coarsest first: samples as `seen` gives them, written and propagated.
 
@@ -129,7 +141,7 @@ class GraphElementNetwork(SFTNetwork):
         mesh = self.meshes(meshes)
         behind, here = (None, None) if couplings is None else (couplings[:-1], couplings[-1])
         settled = [] if mesh.coarser is None else self.settle(inputs, mesh.coarser, behind)
-        return [*settled, self.refine(inputs, mesh, settled[-1] if settled else None, here)]
+        return [*settled, self.refine(inputs, mesh, settled[-1] if settled else None, here, fields)]
 
     def refine(
         self,
@@ -137,9 +149,13 @@ class GraphElementNetwork(SFTNetwork):
         mesh: MeshUnion,
         known: Float[Tensor, "_coarser latent"] | None,
         couplings: Couplings | None = None,
+        fields: Fields | None = None,
     ) -> Float[Tensor, "_nodes latent"]:
         """zT of one mesh, given that of the coarser one behind it."""
         states = self.write(inputs, mesh, couplings)
+        if fields is not None and self.fields is not None:
+            here = fields.values if fields.mesh is mesh else fields.at(mesh.positions, mesh.items)
+            states = states + self.fields(here)
         if mesh.coarser is not None:
             assert known is not None
             told = self.blend(known, self.refinement(mesh, mesh.coarser), mesh.coarser)
@@ -179,6 +195,7 @@ class GraphElementNetwork(SFTNetwork):
         queries: Mapping[str, Queries],
         meshes: Meshes,
         inputs: Mapping[str, FunctionSamples] | None = None,
+        fields: Fields | None = None,
     ) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """Decoder outputs at any number of queries, in network units; `restored` and `answer` make predictions of them.
 
@@ -187,7 +204,7 @@ class GraphElementNetwork(SFTNetwork):
         """
         mesh = self.meshes(meshes)
         latents, heard = self.recall(states, queries, mesh), self.hear(inputs, queries, mesh)
-        return {name: self.decode(name, latents[name], query, mesh, heard.get(name)) for name, query in queries.items()}
+        return {name: self.decode(name, latents[name], query, mesh, heard.get(name), fields) for name, query in queries.items()}
 
     def recall(
         self,
@@ -273,6 +290,7 @@ class GraphElementNetwork(SFTNetwork):
         queries: Queries,
         mesh: MeshUnion,
         heard: Float[Tensor, "queries heard"] | None = None,
+        fields: Fields | None = None,
     ) -> Float[Tensor, "queries channels"]:
         """d_j(z(x), what is heard, c)."""
         parts = [latents]
@@ -280,6 +298,10 @@ class GraphElementNetwork(SFTNetwork):
             parts.append(place_features(queries.points, mesh.space, self.config.num_octaves))
         if heard is not None:
             parts.append(heard)
+        if queries.points is not None and self.fields is not None:
+            require(fields is not None, "decoders of this network see fitted fields: give `read` those of `fit`")
+            assert fields is not None
+            parts.append(fields.at(queries.points, queries.items))
         if queries.conditions is not None:
             parts.append(queries.conditions)
         return self.decoders[name](torch.cat(parts, -1))
@@ -291,10 +313,11 @@ class GraphElementNetwork(SFTNetwork):
         mesh = self.meshes(meshes, batch.num_items)
         size = max(1, chunk // max(self.representation.touched(mesh), self.config.num_heard))
         inputs, frame = self.seen(batch, mesh.space)
-        states, inputs = self.absorb(inputs, mesh)
+        fields = self.fit(inputs, mesh)
+        states, inputs = self.absorb(inputs, mesh, fields)
         answers = {}
         for name, queries in batch.queries.items():
-            outputs = torch.cat([self.read(states, {name: piece}, mesh, inputs)[name] for piece in queries.split(size)])
+            outputs = torch.cat([self.read(states, {name: piece}, mesh, inputs, fields)[name] for piece in queries.split(size)])
             answers[name] = self.answer(name, self.restored(name, outputs, queries.items, frame))
         return answers
 

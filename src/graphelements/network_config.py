@@ -35,6 +35,7 @@ class NetworkConfig:
     `reads`: on nested meshes, queries read the "finest" mesh, or "all" of them, blended by shares that the network gives.
     `gated`: encoders and the reader that see offsets are `GatedPerceptron`s: what is linear in values, or states, stays so;
     octaves count among the values.
+    `fitted`: smooth fields are fitted to the samples of every function first (see `fitting`); nodes and decoders see them.
     `num_heard`: a query hears so many of the nearest samples of every function directly, besides what it reads from nodes (see
     `hearing`). `decoder_layers`: 0 for decoders that are perceptrons (paper); above, so many residual layers of
     the width `decoder_hidden` says, once for all meshes of a nest, that see the query's place besides if nodes see theirs.
@@ -60,6 +61,7 @@ class NetworkConfig:
     num_touched: int = 4
     gated: bool = False
     num_heard: int = 0
+    fitted: bool = False
     rounds: int | Literal["diameter"] = "diameter"
     passes: int = 1
     reads: Literal["finest", "all"] = "finest"

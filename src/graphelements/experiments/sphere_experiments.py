@@ -30,10 +30,11 @@ SCATTERED_SPHERE = Experiment(
         Curve("np-tuned", "neural process, tuned", "np-tuned"),
         Curve("attention", "attention", "attention"),
     ),
-    against=(("default", "np-tuned"), ("default", "attention"), ("default", "harmonics"), ("default", "optimal")),
+    against=(("default", "np-tuned"), ("default", "attention"), ("default", "kriging"), ("default", "optimal")),
     labels=(
         ("harmonics", "least squares in harmonics, degree by leaving out"),
         ("harmonics-fixed", "least squares in harmonics, best degree"),
+        ("kriging", "kriging, best length of correlation"),
         ("optimal", "optimal: knows how fields are distributed"),
         ("mean", "mean"),
     ),
