@@ -46,7 +46,7 @@ def test_writing_cheaply_is_scattering_the_codes_of_every_touched_node(gated):
     for name, samples in inputs.items():
         c = gen.representation(samples.points, samples.items, mesh)
         values = samples.values[:, None].expand(-1, c.nodes.shape[1], -1)
-        expected += c.scatter(gen.encoders[name](torch.cat([values, gen.local_coordinates(c, mesh)], -1)))
+        expected += c.scatter(gen.encoders[name](torch.cat([values, c.local_coordinates(mesh)], -1)))
     torch.testing.assert_close(gen.write(inputs, mesh), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -58,7 +58,7 @@ def test_reading_cheaply_is_blending_what_rho_says_of_every_touched_node(gated):
     queries = random_item(RAGGED_SFT, seeded(3), most=30).queries["flow"]
     states = torch.randn(12, gen.config.latent_size, generator=seeded(2))
     c = gen.representation(queries.points, queries.items, mesh)
-    expected = c.blend(gen.reader(torch.cat([states[c.nodes], gen.local_coordinates(c, mesh)], -1)))
+    expected = c.blend(gen.reader(torch.cat([states[c.nodes], c.local_coordinates(mesh)], -1)))
     torch.testing.assert_close(gen.gather(states, queries, mesh), expected, rtol=1e-4, atol=1e-5)
 
 

@@ -184,7 +184,7 @@ class GraphElementNetwork(SFTNetwork):
             coupling, values, encoder = couplings[name], self.told(name, samples, mesh.space), self.encoders[name]
             if self.config.encoder_sees == "offset":
                 assert isinstance(encoder, Perceptron | GatedPerceptron)
-                states = states + scatter_codes(encoder, values, coupling, self.local_coordinates(coupling, mesh), self.kernels)
+                states = states + scatter_codes(encoder, values, coupling, coupling.local_coordinates(mesh), self.kernels)
             else:
                 states = states + coupling.scatter(encoder(values))
         return states
@@ -253,7 +253,7 @@ class GraphElementNetwork(SFTNetwork):
         mesh = self.meshes(meshes)
         rounds = self.rounds(mesh)
         if self.placement is not None:
-            states = states + self.placement(self.node_features(mesh))
+            states = states + self.placement(mesh.node_features(self.config.nodes_see == "place"))
         if self.message_passing is None or max(rounds) == 0:
             return states
         graph = self.graph(mesh)
@@ -272,7 +272,7 @@ class GraphElementNetwork(SFTNetwork):
         """What the points of a coupling gather."""
         if self.reader is None:
             return coupling.gather(states)
-        return gather_codes(self.reader, states, coupling, self.local_coordinates(coupling, mesh), self.kernels)
+        return gather_codes(self.reader, states, coupling, coupling.local_coordinates(mesh), self.kernels)
 
     def integrate(
         self, states: Float[Tensor, "nodes latent"], queries: Queries, mesh: MeshUnion
@@ -346,16 +346,3 @@ class GraphElementNetwork(SFTNetwork):
         """Edges with what messages see of them: the offset in units of the receiver's spacing, its length, and the level."""
         features = mesh.edge_features if self.config.edges_see == "offset" else mesh.positions.new_zeros(len(mesh.senders), 0)
         return Graph(mesh.senders, mesh.receivers, features, mesh.degrees, mesh.tables if self.kernels else None)
-
-    def node_features(self, mesh: MeshUnion) -> Float[Tensor, "nodes features"]:
-        """What a node sees of itself: the logarithm of its spacing, and with "place" its coordinates."""
-        features = [mesh.spacing.log()[:, None]]
-        if self.config.nodes_see == "place":
-            features.append(mesh.space.coordinates(mesh.positions))
-        return torch.cat(features, -1)
-
-    @staticmethod
-    def local_coordinates(coupling: Coupling, mesh: MeshUnion) -> Float[Tensor, "points touched local"]:
-        """x - x_l in units of the node's spacing, and the logarithm of the spacing."""
-        spacing = mesh.spacing[coupling.nodes][..., None]
-        return torch.cat([coupling.offsets / (mesh.space.unit_length * spacing), spacing.log()], -1)

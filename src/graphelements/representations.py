@@ -38,6 +38,11 @@ class Coupling:
     num_nodes: int
     block: tuple[int, int, int] | None = None
 
+    def local_coordinates(self, mesh: MeshUnion) -> Float[Tensor, "points touched local"]:
+        """x - x_l in units of the node's spacing, and the logarithm of the spacing."""
+        spacing = mesh.spacing[self.nodes][..., None]
+        return torch.cat([self.offsets / (mesh.space.unit_length * spacing), spacing.log()], -1)
+
     def scatter(self, codes: Float[Tensor, "points *touched latent"]) -> Float[Tensor, "nodes latent"]:
         """z_l = sum over x of r_l(x) code(x), for one code per point or one per point and touched node."""
         if codes.ndim == 2 and self.block is not None:

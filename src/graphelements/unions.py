@@ -81,6 +81,11 @@ class MeshUnion:
         levels = self.levels.to(self.positions)[:, None]
         return torch.cat([space.offset(*ends) / spacing, space.distance(*ends)[:, None] / spacing, levels], -1)
 
+    def node_features(self, place: bool) -> Float[Tensor, "nodes features"]:
+        """What nodes see of themselves: the logarithm of their spacing, and with `place` their coordinates."""
+        spacing = self.spacing.log()[:, None]
+        return torch.cat([spacing, self.space.coordinates(self.positions)], -1) if place else spacing
+
     @cached_property
     def degrees(self) -> Float[Tensor, " nodes"]:
         """How many edges come in at every node."""

@@ -14,7 +14,7 @@ from ..data.pushes import picture_of
 from ..tasks import get_task
 from ..tasks.push_motions import COLOURS, PREDICTED, TRUE, draw_motion, draw_picture, draw_push, predict_motion, sampled
 from .curve_figures import FAINT, draw_line, finish, label_ends, new_figure
-from .push_experiments import SIZES
+from .push_experiments import OBSERVERS, SIZES
 from .summaries import Summary
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ def draw_errors(summary: Summary) -> Figure:
     figure, (left, right) = new_figure(2, (11.5, 4.6), summary, gridspec_kw={"width_ratios": (1.25, 1)})
     own = [line for line in summary["lines"] if not line["also"]]
     labels = [draw_line(left, line, SIZES) for line in own]
+    between = [OBSERVERS["weights"], OBSERVERS["directions"]]  # hardly apart from the first
     for label, errors in summary["references"].items():
+        if label in between:
+            continue
         value = errors["0"]["mean"]
         left.axhline(value, color=FAINT, linewidth=0.9, linestyle="-" if label == "no motion" else (0, (4, 2)))
         labels.append((value, label, FAINT))
