@@ -117,6 +117,21 @@ def test_settling_starts_from_what_the_coarser_mesh_knows():
     torch.testing.assert_close(found, network.propagate(network.write(inputs, alone), alone))
 
 
+def test_a_fine_mesh_contains_the_coarse_computation_with_fields_too():
+    network = build_network(RAGGED_SFT, replace(PLAIN, fitted=True), seed=2)
+    fine = grid_mesh(SPACE, 9).nested()
+    assert fine.coarser is not None
+    inputs = {"heat": FunctionSamples(SPACE.sample(5, seeded(0)), torch.randn(5, 2, generator=seeded(1)))}
+    *_, before, found = network.settle(inputs, fine)
+    torch.testing.assert_close(before, network.settle(inputs, fine.coarser)[-1])
+    assert network.field_encoder is not None
+    with torch.no_grad():
+        network.field_encoder.weight.zero_()
+    *_, without, last = network.settle(inputs, fine)
+    assert not torch.allclose(before, without)
+    assert not torch.allclose(found, last)
+
+
 def test_queries_read_a_mean_of_what_all_meshes_say():
     network = build_network(RAGGED_SFT, PLAIN, seed=2)
     finest_only = build_network(RAGGED_SFT, replace(PLAIN, reads="finest"), seed=2)

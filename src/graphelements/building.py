@@ -9,6 +9,7 @@ from torch import nn
 
 from .attention import AttentionNetwork, build_attention
 from .cell_representations import Barycentric, Multilinear
+from .errors import require
 from .fitting import num_fitted
 from .functions import SFT, OutputFunction
 from .hearing import Ear, Ears
@@ -31,6 +32,10 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
         if isinstance(config, AttentionConfig):
             return build_attention(sft, config)
         dim, latent = sft.space.dim, config.latent_size
+        require(
+            not config.fitted or sft.space.intrinsic_dim == 2,
+            f"fields are fitted on a plane or a sphere; this space is {sft.space}, set network.fitted=false",
+        )
 
         def seeing(num_values: int, sees: Sees) -> Perceptron | GatedPerceptron:
             local = dim + 1 if sees == "offset" else 0
@@ -58,7 +63,7 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
         ears = {}
         if config.num_heard > 0:
             ears = {f.name: Ear(told_channels(f, config, dim), dim, config.encoder_hidden[-1]) for f in sft.inputs}
-        fields = nn.Linear(_fitted_channels(config, sft), latent, bias=False) if config.fitted else None
+        field_encoder = nn.Linear(_fitted_channels(config, sft), latent, bias=False) if config.fitted else None
         decoders = {f.name: _build_decoder(config, sft, f) for f in sft.outputs}
         return GraphElementNetwork(
             sft,
@@ -70,7 +75,7 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
             reader,
             share,
             Ears(ears),
-            fields,
+            field_encoder,
             nn.ModuleDict(decoders),
         )
 

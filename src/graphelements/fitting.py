@@ -1,10 +1,11 @@
 """Fields through samples: on the nodes of a mesh the likeliest smooth field that agrees with samples, and how well it is known.
 
-    u = argmin of sum over i of (s_i - sum over l of b_l(x_i) u_l)^2 / noise + u' Q u,    Q = v (k^2 C + G) C^-1 (k^2 C + G)
+    u = argmin of sum over i of (s_i - sum over l of b_l(x_i) u_l)^2 / noise + u' Q u,    Q ~ (k^2 C + G) C^-1 (k^2 C + G)
 
 with b the barycentric weights of cells, C the areas of nodes and G their stiffness: u' G u is the integral of |grad u|^2. Q is
-the precision of a Matern field of variance one whose values are alike over distances of 1 / k (Lindgren et al. 2011).
-Samples are then not summed up at nodes but weighed against each other, as in kriging: this writing is the inverse of reading.
+the precision of a Matern field whose values are alike over distances of 1 / k (Lindgren et al. 2011), scaled so that without
+samples the variance at nodes is one in the mean. Samples are then not summed up at nodes but weighed against each other, as in
+kriging: this writing is the inverse of reading.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ MOST_NODES = 512
 """Fields on finer meshes are fitted on the finest of the coarser ones behind them that has no more nodes."""
 SMALLEST = 0.01
 """Of the mean area on a mesh: what is smaller counts as this, so that nodes may coincide or have no cell."""
+AT_ONCE = 2**23
+"""Numbers in the matrices that are solved together."""
 BARYCENTRIC = Barycentric()
 
 
@@ -41,7 +44,7 @@ def num_fitted(channels: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Fields:
-    """What was fitted, at the nodes of meshes."""
+    """What was fitted, at the nodes of meshes. Between nodes, variances are a little less than `at` says."""
 
     mesh: MeshUnion
     values: Float[Tensor, "nodes fitted"]
@@ -54,7 +57,7 @@ class Fields:
 def fit_fields(inputs: Mapping[str, FunctionSamples], channels: Mapping[str, int], mesh: MeshUnion) -> Fields:
     """The fields of one function after another, through the first `channels` of their samples' values.
 
-    A function that is not given is known nowhere: its fields are 0, with the variance 1.
+    A function that is not given is known nowhere: its fields are 0, and their variance is about 1.
     """
     if any(part.num_nodes > MOST_NODES for part in mesh.parts):
         mesh = union(mesh.per_item([_coarse(part) for part in mesh.parts]))
@@ -67,7 +70,8 @@ def _coarse(mesh: Mesh) -> Mesh:
     while mesh.num_nodes > MOST_NODES:
         require(
             mesh.coarser is not None,
-            f"fields are fitted on meshes of at most {MOST_NODES} nodes; got {mesh.num_nodes}, nest the mesh: mesh.nested()",
+            f"fields are fitted on meshes of at most {MOST_NODES} nodes; got {mesh.num_nodes}, nest the mesh by mesh.nested() or "
+            "mesh.nested=true, or use a coarser one",
         )
         assert mesh.coarser is not None
         mesh = mesh.coarser
@@ -77,47 +81,52 @@ def _coarse(mesh: Mesh) -> Mesh:
 def _fitted(
     mesh: MeshUnion, precisions: list[list[Float[Tensor, "_nodes _nodes"]]], samples: FunctionSamples | None, channels: int
 ) -> Float[Tensor, "nodes fitted"]:
-    """The fields of one function; the items of a mesh are solved for at once."""
+    """The fields of one function; the items of a mesh are solved for together, so many that memory stays bounded."""
     samples = samples or FunctionSamples(mesh.positions[:0], mesh.positions.new_zeros(0, channels), mesh.items[:0])
     coupling, parts = BARYCENTRIC(samples.points, samples.items, mesh), torch.tensor(mesh.part_of_item, device=mesh.items.device)
     values = mesh.positions.new_zeros(mesh.num_nodes, num_fitted(channels))
     for number, part in enumerate(mesh.parts):
-        items, num = torch.nonzero(parts == number)[:, 0], part.num_nodes
-        rows = torch.nonzero(parts[samples.items] == number)[:, 0]
-        own = torch.searchsorted(items, samples.items[rows])[:, None]
-        nodes = coupling.nodes[rows] - mesh.starts[samples.items[rows]][:, None]
-        weights = coupling.weights[rows].double() / math.sqrt(NOISE)
-        given = samples.values[rows, None, :channels].double() / math.sqrt(NOISE)
-        normal, right = (weights.new_zeros(len(items), num, width) for width in (num, channels))
-        pairs = (own[:, :, None], nodes[:, :, None], nodes[:, None, :])
-        normal = normal.index_put(pairs, weights[:, :, None] * weights[:, None, :], accumulate=True)
-        right = right.index_put((own, nodes), weights[:, :, None] * given, accumulate=True)
-        found = []
-        for precision in precisions[number]:
-            factors = torch.linalg.cholesky(normal + precision)
-            variances = torch.cholesky_inverse(factors).diagonal(dim1=-2, dim2=-1)
-            found += [torch.cholesky_solve(right, factors), variances[..., None]]
-        here = (mesh.starts[items][:, None] + torch.arange(num, device=items.device)).flatten()
-        values = values.index_copy(0, here, torch.cat(found, -1).flatten(0, 1).to(values))
+        num = part.num_nodes
+        for items in torch.nonzero(parts == number)[:, 0].split(max(1, AT_ONCE // num**2)):
+            rows = torch.nonzero(torch.isin(samples.items, items))[:, 0]
+            own = torch.searchsorted(items, samples.items[rows])[:, None]
+            nodes = coupling.nodes[rows] - mesh.starts[samples.items[rows]][:, None]
+            weights = coupling.weights[rows].double() / math.sqrt(NOISE)
+            given = samples.values[rows, None, :channels].double() / math.sqrt(NOISE)
+            normal, right = (weights.new_zeros(len(items), num, width) for width in (num, channels))
+            pairs = (own[:, :, None], nodes[:, :, None], nodes[:, None, :])
+            normal = normal.index_put(pairs, weights[:, :, None] * weights[:, None, :], accumulate=True)
+            right = right.index_put((own, nodes), weights[:, :, None] * given, accumulate=True)
+            found = []
+            for precision in precisions[number]:
+                factors = torch.linalg.cholesky(normal + precision)
+                found += [torch.cholesky_solve(right, factors), _variances(factors)[..., None]]
+            here = (mesh.starts[items][:, None] + torch.arange(num, device=items.device)).flatten()
+            values = values.index_copy(0, here, torch.cat(found, -1).flatten(0, 1).to(values))
     return values
 
 
 def _precisions(mesh: Mesh) -> list[Float[Tensor, "nodes nodes"]]:
     """Q of every range on the nodes of a mesh, with P1 elements on its triangles; nodes of none know nothing of each other."""
-    areas, dim = union(mesh, 1).areas.double(), mesh.space.intrinsic_dim
+    areas = union(mesh, 1).areas.double()
     areas = areas.clamp(min=SMALLEST * float(areas.detach().mean()))
     stiffness = torch.diag(torch.zeros_like(areas))
-    if mesh.cells is not None and mesh.cells.shape[1] == 3:
+    if mesh.cells is not None and mesh.cells.shape[1] == 3 and len(mesh.cells):
         a, b, c = (mesh.positions[mesh.cells] / mesh.space.unit_length).double().unbind(1)
         opposite = torch.stack([c - b, a - c, b - a], 1)  # triangles, corners, dim
         products = opposite @ opposite.mT
-        doubled = (products[:, 0, 0] * products[:, 1, 1] - products[:, 0, 1].square()).clamp(min=0).sqrt()
-        doubled = doubled.clamp(min=SMALLEST * float(doubled.detach().mean()))
+        squared = products[:, 0, 0] * products[:, 1, 1] - products[:, 0, 1].square()  # twice the area, squared
+        doubled = squared.clamp(min=SMALLEST**2 * float(squared.detach().mean())).sqrt()
         ends = mesh.cells[:, :, None].expand(products.shape), mesh.cells[:, None, :].expand(products.shape)
         stiffness = stiffness.index_put(ends, products / (2 * doubled[:, None, None]), accumulate=True)
     found = []
     for length in RANGES:
-        variance = math.gamma(2 - dim / 2) / (4 * math.pi) ** (dim / 2) * length ** (4 - dim)
         root = torch.diag(areas) / length**2 + stiffness
-        found.append(variance * root @ (root / areas[:, None]))
+        precision = root @ (root / areas[:, None])
+        found.append(precision * _variances(torch.linalg.cholesky(precision)).mean())
     return found
+
+
+def _variances(factors: Float[Tensor, "*items nodes nodes"]) -> Float[Tensor, "*items nodes"]:
+    """At the nodes, of the precision that these are the Cholesky factors of."""
+    return torch.cholesky_inverse(factors).diagonal(dim1=-2, dim2=-1)

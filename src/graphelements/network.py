@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -27,6 +27,15 @@ from .unions import MeshUnion
 Couplings = Mapping[str, Coupling]
 """Which nodes the samples of every function touch."""
 
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What is found of samples on a mesh, whatever pass they are written in: nodes they touch, and the fields through them."""
+
+    couplings: Couplings
+    fields: Fields | None
+
+
 DOUBT = 2.0  # what is left to coarser meshes before anything is learned: its sigmoid is 0.12
 
 
@@ -44,7 +53,7 @@ class GraphElementNetwork(SFTNetwork):
         reader: Perceptron | GatedPerceptron | None,
         share: nn.Linear | None,
         ears: Ears,
-        fields: nn.Linear | None,
+        field_encoder: nn.Linear | None,
         decoders: nn.ModuleDict,
     ) -> None:
         super().__init__(sft, config)
@@ -56,38 +65,43 @@ class GraphElementNetwork(SFTNetwork):
         self.reader = reader
         self.share = share
         self.ears = ears
-        self.fields = fields
+        self.field_encoder = field_encoder
         self.decoders = decoders
 
     def forward(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """What the decoders put out for every query, in network units; `predict` gives answers in original units."""
         mesh = self.meshes(meshes, batch.num_items)
         inputs, frame = self.seen(batch, mesh.space)
-        fields = self.fit(inputs, mesh)
-        states, inputs = self.absorb(inputs, mesh, fields)
-        outputs = self.read(states, batch.queries, mesh, inputs, fields)
+        found = self.find(inputs, mesh)
+        states, inputs = self.absorb(inputs, mesh, found)
+        outputs = self.read(states, batch.queries, mesh, inputs, found)
         return {name: self.restored(name, output, batch.queries[name].items, frame) for name, output in outputs.items()}
 
     def absorb(
-        self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion, fields: Fields | None = None
+        self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion, found: Sequence[Found] | None = None
     ) -> tuple[list[Float[Tensor, "_nodes latent"]], Mapping[str, FunctionSamples]]:
-        """The states that samples as `seen` gives them lead to in all passes, and the samples as they were last written."""
-        told = inputs
-        couplings = self.sample_couplings(inputs, mesh) if self.config.passes > 1 else None  # found once for all passes
-        states = self.settle(told, mesh, couplings, fields)
+        """The states that samples as `seen` gives them lead to in all passes, and the samples as they were last written.
+
+        `found`: what `find` gives for them.
+        """
+        told, found = inputs, self.find(inputs, mesh) if found is None else found
+        states = self.settle(told, mesh, found)
         for _ in range(self.config.passes - 1):
-            told = self.informed(inputs, states, mesh, couplings)
-            states = self.settle(told, mesh, couplings, fields)
+            told = self.informed(inputs, states, mesh, found)
+            states = self.settle(told, mesh, found)
         return states, told
 
-    def fit(self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion) -> Fields | None:
-        """The fields through samples as `seen` gives them; None without `fitted`."""
-        return fit_fields(inputs, {f.name: f.channels for f in self.sft.inputs}, mesh) if self.config.fitted else None
+    def find(self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion) -> list[Found] | None:
+        """What is needed more than once of samples as `seen` gives them, on a mesh and on the coarser ones behind it, coarsest
+        first; None where nothing is."""
+        if self.config.passes == 1 and not self.config.fitted:
+            return None
+        behind = [] if mesh.coarser is None else self.find(inputs, mesh.coarser) or []
+        return [*behind, self._found(inputs, mesh)]
 
-    def sample_couplings(self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion) -> list[Couplings]:
-        """The couplings of samples on a mesh and on the coarser ones behind it, coarsest first."""
-        behind = [] if mesh.coarser is None else self.sample_couplings(inputs, mesh.coarser)
-        return [*behind, self.couple(inputs, mesh)]
+    def _found(self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion) -> Found:
+        channels = {f.name: f.channels for f in self.sft.inputs}
+        return Found(self.couple(inputs, mesh), fit_fields(inputs, channels, mesh) if self.config.fitted else None)
 
     def couple(self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion) -> Couplings:
         """Which nodes of a mesh the samples of every function touch."""
@@ -99,11 +113,11 @@ class GraphElementNetwork(SFTNetwork):
         inputs: Mapping[str, FunctionSamples],
         states: Sequence[Float[Tensor, "_nodes latent"]],
         mesh: MeshUnion,
-        couplings: Sequence[Couplings] | None = None,
+        found: Sequence[Found] | None = None,
     ) -> dict[str, FunctionSamples]:
         """Samples as `seen` gives them, each with z at its place beside its value."""
         places = {name: Queries(each.points, items=each.items) for name, each in inputs.items()}
-        there = self.recall(states, places, mesh, couplings)
+        there = self.recall(states, places, mesh, None if found is None else [each.couplings for each in found])
         return {name: replace(each, values=torch.cat([each.values, there[name]], -1)) for name, each in inputs.items()}
 
     def told(self, name: str, samples: FunctionSamples, space: Space) -> Float[Tensor, "samples values"]:
@@ -125,37 +139,33 @@ class GraphElementNetwork(SFTNetwork):
         return torch.cat([values, place_features(samples.points, space, self.config.num_octaves)], -1)
 
     def settle(
-        self,
-        inputs: Mapping[str, FunctionSamples],
-        meshes: Meshes,
-        couplings: Sequence[Couplings] | None = None,
-        fields: Fields | None = None,
+        self, inputs: Mapping[str, FunctionSamples], meshes: Meshes, found: Sequence[Found] | None = None
     ) -> list[Float[Tensor, "_nodes latent"]]:
         """zT of a mesh and of the coarser ones behind it, coarsest first: samples as `seen` gives them, written and propagated.
 
         That is nested iteration, as in multigrid: samples are written to every mesh, the coarser states are read at the nodes of
         the next mesh by the same r and rho that queries are read by, and the rounds refine them. The weights are the same for
-        all, so a finer mesh contains the coarse computation and only adds to it. `couplings`: those of `sample_couplings`, where
-        they are known.
+        all, so a finer mesh contains the coarse computation and only adds to it. `found`: what `find` gives, where it is
+        known.
         """
         mesh = self.meshes(meshes)
-        behind, here = (None, None) if couplings is None else (couplings[:-1], couplings[-1])
+        behind, here = (None, None) if found is None else (found[:-1], found[-1])
         settled = [] if mesh.coarser is None else self.settle(inputs, mesh.coarser, behind)
-        return [*settled, self.refine(inputs, mesh, settled[-1] if settled else None, here, fields)]
+        return [*settled, self.refine(inputs, mesh, settled[-1] if settled else None, here)]
 
     def refine(
         self,
         inputs: Mapping[str, FunctionSamples],
         mesh: MeshUnion,
         known: Float[Tensor, "_coarser latent"] | None,
-        couplings: Couplings | None = None,
-        fields: Fields | None = None,
+        found: Found | None = None,
     ) -> Float[Tensor, "_nodes latent"]:
         """zT of one mesh, given that of the coarser one behind it."""
-        states = self.write(inputs, mesh, couplings)
-        if fields is not None and self.fields is not None:
-            here = fields.values if fields.mesh is mesh else fields.at(mesh.positions, mesh.items)
-            states = states + self.fields(here)
+        found = self._found(inputs, mesh) if found is None else found
+        states = self.write(inputs, mesh, found.couplings)
+        if found.fields is not None and self.field_encoder is not None:
+            fields = found.fields
+            states = states + self.field_encoder(fields.values if fields.mesh is mesh else fields.at(mesh.positions, mesh.items))
         if mesh.coarser is not None:
             assert known is not None
             told = self.blend(known, self.refinement(mesh, mesh.coarser), mesh.coarser)
@@ -195,14 +205,15 @@ class GraphElementNetwork(SFTNetwork):
         queries: Mapping[str, Queries],
         meshes: Meshes,
         inputs: Mapping[str, FunctionSamples] | None = None,
-        fields: Fields | None = None,
+        found: Sequence[Found] | None = None,
     ) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """Decoder outputs at any number of queries, in network units; `restored` and `answer` make predictions of them.
 
         `states` are those of the mesh, or of coarser ones behind it as well, as `settle` gives them; `inputs` the samples as
-        `absorb` gives them (with one pass: as `seen` does), where queries hear them directly.
+        `absorb` gives them (with one pass: as `seen` does), where queries hear them directly; `found` what
+        `find` gives, where decoders see fitted fields.
         """
-        mesh = self.meshes(meshes)
+        mesh, fields = self.meshes(meshes), found[-1].fields if found else None
         latents, heard = self.recall(states, queries, mesh), self.hear(inputs, queries, mesh)
         return {name: self.decode(name, latents[name], query, mesh, heard.get(name), fields) for name, query in queries.items()}
 
@@ -298,8 +309,8 @@ class GraphElementNetwork(SFTNetwork):
             parts.append(place_features(queries.points, mesh.space, self.config.num_octaves))
         if heard is not None:
             parts.append(heard)
-        if queries.points is not None and self.fields is not None:
-            require(fields is not None, "decoders of this network see fitted fields: give `read` those of `fit`")
+        if queries.points is not None and self.config.fitted:
+            require(fields is not None, "decoders of this network see fitted fields: give `read` what `find` gives")
             assert fields is not None
             parts.append(fields.at(queries.points, queries.items))
         if queries.conditions is not None:
@@ -313,11 +324,11 @@ class GraphElementNetwork(SFTNetwork):
         mesh = self.meshes(meshes, batch.num_items)
         size = max(1, chunk // max(self.representation.touched(mesh), self.config.num_heard))
         inputs, frame = self.seen(batch, mesh.space)
-        fields = self.fit(inputs, mesh)
-        states, inputs = self.absorb(inputs, mesh, fields)
+        found = self.find(inputs, mesh)
+        states, inputs = self.absorb(inputs, mesh, found)
         answers = {}
         for name, queries in batch.queries.items():
-            outputs = torch.cat([self.read(states, {name: piece}, mesh, inputs, fields)[name] for piece in queries.split(size)])
+            outputs = torch.cat([self.read(states, {name: piece}, mesh, inputs, found)[name] for piece in queries.split(size)])
             answers[name] = self.answer(name, self.restored(name, outputs, queries.items, frame))
         return answers
 
@@ -325,8 +336,8 @@ class GraphElementNetwork(SFTNetwork):
         """Compile `settle` and `read` each as a whole: for many predictions on meshes of one size.
 
         The first prediction then takes a minute or so, and so does the first with other numbers of samples. Where queries hear
-        samples, `read` is compiled in pieces: how many samples an item has is asked between them. With several passes the nodes
-        of samples are found outside of both.
+        samples, `read` is compiled in pieces: how many samples an item has is asked between them. With several passes or
+        fitted fields, what `find` gives is found outside of both, and fields are read between pieces, too.
         """
         self.compiled_kernels = True  # what is left is compiled kernel by kernel
         self.settle = torch.compile(self.settle)  # type: ignore[method-assign]

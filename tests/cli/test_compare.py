@@ -10,6 +10,7 @@ import pytest
 from command_line import call
 
 from graphelements.experiments.comparison import compared, interval
+from graphelements.experiments.summaries import pair_of
 
 
 def write_evaluation(path: Path, errors: dict[int, list[float]], method: str = "gen", houses: int = 2) -> Path:
@@ -39,6 +40,15 @@ def test_methods_without_nodes_are_compared_with_all_resolutions_and_with_each_o
     assert [(row.resolution, row.difference) for row in compared([gen], [attention])] == [(2, 1.0), (3, 0.0)]
     assert [(row.resolution, row.difference) for row in compared([process], [attention])] == [("np", 1.5)]
     assert [(row.resolution, row.difference) for row in compared([attention], [process])] == [("attention", -1.5)]
+
+
+@pytest.mark.parametrize("theirs", [[0.0, 0.0], [0.0, 1.0]])
+def test_a_ratio_to_no_error_has_no_end_and_is_left_out_of_summaries(tmp_path: Path, theirs: list[float]) -> None:
+    ours = write_evaluation(tmp_path / "a.json", {2: [1.0, 2.0]})
+    (row,) = compared([ours], [write_evaluation(tmp_path / "b.json", {2: theirs})])
+    assert row.ratio == row.ratio_low == row.ratio_high == float("inf")
+    assert np.isfinite([row.difference, row.low, row.high]).all()
+    assert pair_of("a", "b", row)["ratio_high"] is None
 
 
 def test_the_interval_of_many_houses_is_that_of_the_normal_distribution() -> None:

@@ -161,7 +161,7 @@ def test_the_experiment_takes_the_observers_of_its_own_objects(tmp_path: Path) -
 
     def added(work: Reproduction) -> dict:
         summary: dict = {"references": {}, "comparisons": []}
-        work._add_observer(summary, {"np-tuned": [evaluation], "no-picture": [evaluation]})
+        work._add_observers(summary, {"np-tuned": [evaluation], "no-picture": [evaluation]})
         return summary
 
     assert added(work) == {"references": {}, "comparisons": []}
@@ -179,6 +179,7 @@ def test_the_experiment_takes_the_observers_of_its_own_objects(tmp_path: Path) -
     beside.write_text(json.dumps(told | {"observers": {"sides": {"of_object": [0.03, 0.01, 0.02]}}}))
     with pytest.raises(InputError, match="of other data"):
         added(work)
-    beside.write_text("{}")
-    with pytest.raises(InputError, match="not a summary"):
-        added(work)
+    for damaged in ({}, told | {"observers": []}):
+        beside.write_text(json.dumps(damaged))
+        with pytest.raises(InputError, match="not a summary"):
+            added(work)

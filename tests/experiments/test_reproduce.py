@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from real_data import DIRECTORY, needs_real_houses
 
+from graphelements.configs import with_settings
 from graphelements.data.house_files import load_houses, save_houses
 from graphelements.data.houses import Houses
 from graphelements.data.random_houses import HouseDistribution, draw_houses
@@ -80,6 +81,17 @@ def test_every_cell_of_every_experiment_has_a_configuration_of_its_own(work: Rep
         known = [cell for cell in cells_of(experiment) if cell.curve.preset in PRESETS]
         runs = [replace(work, experiment=experiment).run(cell) for cell in known]
         assert len({(run.config, run.seed) for run in runs}) == len(runs)
+
+
+@pytest.mark.parametrize("name", ["pushing", "pushing-tuning", "poisson-sphere", "scattered-sphere"])
+def test_every_curve_of_the_other_tasks_has_a_configuration_of_its_own_and_a_quick_form(name: str) -> None:
+    presets = get_task(get_experiment(name).task).presets
+    for quick in (False, True):
+        curves = get_experiment(name, quick).curves
+        configs = [with_settings(presets[curve.preset], curve.settings) for curve in curves]
+        steps = {config.training.steps for config in configs}
+        assert len(set(configs)) == len(configs)
+        assert steps == {300} if quick else 300 not in steps
 
 
 def test_the_deep_neural_process_has_twice_the_hidden_layers(work: Reproduction) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +56,8 @@ def compared(ours: Sequence[Path], theirs: Sequence[Path], reference: str | None
 def compared_with(known: Sequence[float], theirs: Sequence[Path]) -> list[Comparison]:
     """Errors that are known of the same items in the same order, against the learned methods of evaluations."""
     found, _ = _errors(theirs)
-    sizes = {errors.shape[1] for errors in found.values()}
-    require(sizes == {len(known)}, f"{theirs[0]} has errors of {sizes} items; got {len(known)} to compare, of other data")
+    num = next(iter(found.values())).shape[1]
+    require(num == len(known), f"{theirs[0]} has errors of {num} items; got {len(known)} to compare, of other data")
     return [paired(resolution, np.array([known]), errors) for resolution, errors in found.items()]
 
 
@@ -66,8 +67,8 @@ def paired(
     """The comparison of errors on the same items, with 95 % bootstrap intervals over these."""
     first, second = ours.mean(0), theirs.mean(0)
     means, other_means = _drawn(first), _drawn(second)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio, ratios = first.mean() / second.mean(), means / other_means
+    endless = (math.inf, math.inf, math.inf)  # in units of no error
+    ratios = (float(first.mean() / second.mean()), *_middle(means / other_means)) if other_means.min() > 0 else endless
     spreads = [float(errors.mean(1).std(ddof=1)) if len(errors) > 1 else float("nan") for errors in (ours, theirs)]
     return Comparison(
         resolution,
@@ -77,8 +78,7 @@ def paired(
         spreads[1],
         float(first.mean() - second.mean()),
         *_middle(means - other_means),
-        float(ratio),
-        *_middle(ratios),
+        *ratios,
     )
 
 

@@ -56,6 +56,8 @@ RATES = {
     "attention": (0.006, 0.003, 0.012, 0.024),
 }
 """Learning rates; trials of larger networks have the first, and all others are compared with it."""
+FIRST = {"attention": ("network.latent_size=64", "network.hidden_size=128")}
+"""What trials begin with, where the preset has changed because of them."""
 LARGER: dict[str, dict[str, tuple[str, ...]]] = {
     "default": {
         "wider": ("network.latent_size=192", "network.encoder_hidden=288", "network.decoder_hidden=288"),
@@ -78,7 +80,7 @@ def _trials(preset: str) -> list[Curve]:
     rates = {f"rate {rate:g}": (f"training.learning_rate={rate:g}",) for rate in RATES[preset]}
     first = next(iter(rates.values()))
     tried = rates | {change: (*first, *settings) for change, settings in LARGER[preset].items()}
-    steps = (f"training.steps={SHORT[preset]}", f"training.validate_every={SHORT[preset]}")
+    steps = (f"training.steps={SHORT[preset]}", f"training.validate_every={SHORT[preset]}", *FIRST.get(preset, ()))
     return [
         Curve(
             f"{preset}-{change.replace(',', '').replace(' ', '-')}",

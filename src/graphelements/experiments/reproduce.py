@@ -214,7 +214,7 @@ class Reproduction:
                 paths.setdefault(cell.curve.name, []).append(path)
             summary = summarised(self.experiment, paths, self.houses.origin, str(self.houses.test), self.quick)
             summary["optimised"] = self._optimised(finished)
-            self._add_observer(summary, paths)
+            self._add_observers(summary, paths)
             table = table_of(summary)
             drawn = {name: draw(summary) for name, draw in FIGURES.get(self.experiment.name, {}).items()}
             write_results(self.out, summary, table, drawn)
@@ -238,7 +238,7 @@ class Reproduction:
         found = {curve: optimised_errors(list(map(read_results, paths)), contents) for curve, paths in files.items()}
         return {curve: errors for curve, errors in found.items() if errors}
 
-    def _add_observer(self, summary: Summary, paths: dict[str, list[Path]]) -> None:
+    def _add_observers(self, summary: Summary, paths: dict[str, list[Path]]) -> None:
         """What one errs by who knows all but what the pixels of pushed objects leave open, from `pushing-pixels` beside this."""
         path = self.out.parent / PUSHING_PIXELS / "summary.json"
         if self.experiment.name != PUSHING.name or not exists(path):
@@ -247,7 +247,7 @@ class Reproduction:
         try:
             fits = told["contents"] == self.houses.contents and told["quick"] == self.quick
             errors = {OBSERVERS[name]: [float(error) for error in each["of_object"]] for name, each in told["observers"].items()}
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise InputError(f"{path} is not a summary of `graphelements reproduce {PUSHING_PIXELS}`; move it away") from None
         for label, of_object in errors.items() if fits else ():
             mean = float(np.mean(of_object))

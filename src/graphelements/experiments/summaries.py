@@ -70,7 +70,7 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
 def pair_of(ours: str, theirs: str, row: Comparison) -> Summary:
     """A comparison as a summary has it."""
     kept = {name: getattr(row, name) for name in ("resolution", "difference", "low", "high")}
-    ratios = {name: getattr(row, name) if row.ratio < MANY_TIMES else None for name in ("ratio", "ratio_low", "ratio_high")}
+    ratios = {name: getattr(row, name) if row.ratio_high < MANY_TIMES else None for name in ("ratio", "ratio_low", "ratio_high")}
     return {"ours": ours, "theirs": theirs} | kept | ratios
 
 

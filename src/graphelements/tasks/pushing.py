@@ -57,7 +57,7 @@ REMEMBERING = replace(ATTENDING, latent_size=64, hidden_size=128)  # of examples
 
 
 def _tuned(steps: int, rate: float) -> TrainingConfig:
-    """About as long as the others, 13 minutes on a thread; rates are those of `pushing-tuning`."""
+    """About as long as the others, 13 minutes on a thread; rates are those of `pushing-tuning`. `examples` needs less."""
     return TrainingConfig(steps=steps, learning_rate=rate, optimizer="muon", validate_every=steps // 4)
 
 
