@@ -104,5 +104,4 @@ PUSHING_TUNING = Experiment(
     judged_by="validation",
     labels=PUSHING.labels,
     items=PUSHING.items,
-    also=PUSHING.also,
 )
