@@ -55,7 +55,7 @@ RATES = {
     "np-tuned": (0.004, 0.002, 0.008, 0.016),
     "attention": (0.006, 0.003, 0.012, 0.024),
 }
-"""Learning rates; trials of larger networks have the first, and all others are compared with it."""
+"""Learning rates; other trials have the first, and all are compared with it."""
 FIRST = {"attention": ("network.latent_size=64", "network.hidden_size=128")}
 """What trials begin with, where the preset has changed because of them."""
 LARGER: dict[str, dict[str, tuple[str, ...]]] = {
@@ -79,7 +79,8 @@ def _trials(preset: str) -> list[Curve]:
     """The trials of a preset: the same for ours and for each of its rivals."""
     rates = {f"rate {rate:g}": (f"training.learning_rate={rate:g}",) for rate in RATES[preset]}
     first = next(iter(rates.values()))
-    tried = rates | {change: (*first, *settings) for change, settings in LARGER[preset].items()}
+    others = LARGER[preset] | {"objects not turned": ("batches.symmetries=",)}
+    tried = rates | {change: (*first, *settings) for change, settings in others.items()}
     steps = (f"training.steps={SHORT[preset]}", f"training.validate_every={SHORT[preset]}", *FIRST.get(preset, ()))
     return [
         Curve(
