@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .errors import InputError
     from .functions import SFT, InputFunction, OutputFunction
     from .mesh_files import load_mesh, save_mesh
+    from .mesh_growth import GrowthConfig, grow_mesh, mesh_for_inputs
     from .mesh_quality import MeshReport, inspect_mesh
     from .meshes import Mesh, MeshConfig, grid_mesh, mesh_at, scattered_mesh
     from .network import GraphElementNetwork
