@@ -1,4 +1,4 @@
-"""Muon against torch's own, which works in bfloat16, and against the singular value decomposition."""
+"""Muon against torch's own, and against the singular value decomposition."""
 
 from typing import Any
 
@@ -10,7 +10,9 @@ from graphelements.muon import Muon, orthogonalised
 SHAPES = [(24, 40), (40, 24), (24, 40), (32, 32)]
 
 
-def test_the_same_steps_as_torch_takes_in_lower_precision():
+def test_the_same_steps_as_torch_takes_if_it_keeps_the_precision(monkeypatch: pytest.MonkeyPatch):
+    """Products in bfloat16 are not only less exact: processors that announce them and may not do them end the process."""
+    monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)
     drawn = torch.Generator().manual_seed(0)
     start = [torch.randn(shape, generator=drawn) for shape in SHAPES]
     ours, theirs = ([torch.nn.Parameter(matrix.clone()) for matrix in start] for _ in range(2))
@@ -23,7 +25,7 @@ def test_the_same_steps_as_torch_takes_in_lower_precision():
         for optimizer in optimizers:
             optimizer.step()
     for a, b, first in zip(ours, theirs, start, strict=True):
-        assert (a - b).norm() < 0.02 * (b - first).norm()
+        assert (a - b).norm() < 1e-5 * (b - first).norm()
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (8, 30), (30, 8)])
