@@ -288,11 +288,15 @@ def test_barycentric_searches_few_triangles_for_points_outside_of_a_large_mesh(m
     assert sum(tried) == 200 * Barycentric.CANDIDATES
 
 
-def test_barycentric_weights_do_not_depend_on_how_many_points_are_searched_at_a_time(monkeypatch):
-    mesh, points = union([MESHES["graded"](Box()), grid_mesh(Box(), 4)]), 2 * torch.rand(100, 2, generator=seeded(1)) - 0.5
-    items = torch.randint(2, (100,), generator=seeded(2))
+@pytest.mark.parametrize(("limit", "value"), [("TABLE", 50), ("DENSE", 0)])
+@pytest.mark.parametrize("space", [Box(), Box((0.0, 0.0), (1e3, 2e3)), Sphere(6371.0)], ids=["unit", "box", "sphere"])
+def test_barycentric_weights_do_not_depend_on_how_triangles_are_searched(space, limit, value, monkeypatch):
+    first, second = (scattered_mesh(space, num, seeded(num)) for num in (40, 12))
+    mesh, items = union([first, second, second]), torch.randint(3, (100,), generator=seeded(2))
+    points = space.sample(100, seeded(1))
+    points[:50] += 0.3 * space.unit_length * torch.randn(points[:50].shape, generator=seeded(3))  # in a box: some are outside
     at_once = Barycentric()(points, items, mesh)
-    monkeypatch.setattr(Barycentric, "TABLE", 50)
+    monkeypatch.setattr(Barycentric, limit, value)
     in_chunks = Barycentric()(points, items, mesh)
     assert torch.equal(at_once.nodes, in_chunks.nodes)
     assert torch.equal(at_once.weights, in_chunks.weights)

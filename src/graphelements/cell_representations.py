@@ -77,6 +77,7 @@ class Barycentric(Representation):
     leave half of a sphere empty, the closest point of the border, and r with it, jumps somewhere in there.
     """
 
+    DENSE = 256  # triangles: with no more every point is compared with all, else with the CANDIDATES nearest
     CANDIDATES = 6
     TABLE = 2**18  # pairs of points and triangles or segments at a time: bounds the memory
 
@@ -88,11 +89,15 @@ class Barycentric(Representation):
         triangles, triangle_counts = self._flat(mesh, [_triangles(part.cells) for part in mesh.parts])
         borders, border_counts = self._flat(mesh, [part.boundary for part in mesh.parts])
         here, positions = points.detach(), mesh.positions.detach()
-        chosen = self._containing(here, items, positions, triangles, triangle_counts, self.CANDIDATES)
+        tried, most = self.CANDIDATES, max(triangle_counts)
+        if most <= self.DENSE:
+            tried, chosen = most, self._among_all(here, items, mesh)
+        else:
+            chosen = self._containing(here, items, positions, triangles, triangle_counts, tried)
         left = torch.nonzero(chosen < 0)[:, 0]
         within, segment = self._border(here[left], items[left], positions, borders, border_counts)
         # only points inside are worth a wider search, or its cost would grow with the mesh for all outside
-        tried, most, hidden = self.CANDIDATES, max(triangle_counts), left[within]
+        hidden = left[within]
         while len(hidden) and tried < most:
             tried = min(most, tried * 8)
             chosen[hidden] = self._containing(here[hidden], items[hidden], positions, triangles, triangle_counts, tried)
@@ -123,6 +128,26 @@ class Barycentric(Representation):
         starts = mesh.starts.tolist()
         rows = [per_part[part] + start for part, start in zip(mesh.part_of_item, starts, strict=True)]
         return torch.cat(rows), mesh.per_item([len(of_part) for of_part in per_part])
+
+    def _among_all(
+        self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion, slack: float = 1e-6
+    ) -> Int[Tensor, " points"]:
+        """The triangle around each point, up to `slack`, among all of its item; -1 if none. Items of one mesh go together."""
+        chosen, parts = torch.full_like(items, -1), torch.tensor(mesh.part_of_item, device=items.device)[items]
+        counts = mesh.per_item([len(_triangles(part.cells)) for part in mesh.parts])
+        starts = torch.tensor([0, *itertools.accumulate(counts)], device=items.device)[items]
+        for number, part in enumerate(mesh.parts):
+            cells, all_rows = _triangles(part.cells), torch.nonzero(parts == number)[:, 0]
+            a, b, c = _lifted(part.positions.detach())[cells].unbind(1)
+            volume = (a * torch.linalg.cross(b, c)).sum(-1)
+            flat = volume.abs() <= _FLAT * _longest(a, b, c) * (a.norm(dim=-1) if points.shape[-1] == 3 else 1.0)
+            volume = torch.where(flat, torch.nan, volume)[:, None]
+            sides = [torch.linalg.cross(v, w) / volume for v, w in ((b, c), (c, a), (a, b))]
+            for rows in all_rows.split(max(1, self.TABLE // max(1, len(cells)))) if len(cells) else ():
+                first, second, third = (_lifted(points[rows]) @ side.T for side in sides)  # the weights of all corners
+                best, which = torch.minimum(torch.minimum(first, second), third).nan_to_num(-torch.inf).max(-1)
+                chosen[rows] = torch.where(best >= -slack, starts[rows] + which, -1)
+        return chosen
 
     def _containing(
         self,
@@ -209,6 +234,20 @@ def _cross(u: Float[Tensor, "*n 2"], v: Float[Tensor, "*n 2"]) -> Float[Tensor, 
     return u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]
 
 
+_FLAT = 1e-6  # of the square of its longest side: a triangle of a smaller area contains nothing
+
+
+def _longest(a: Float[Tensor, "*n dim"], b: Float[Tensor, "*n dim"], c: Float[Tensor, "*n dim"]) -> Float[Tensor, "*n"]:
+    """The square of the longer of the sides at a."""
+    return torch.maximum((b - a).square().sum(-1), (c - a).square().sum(-1))
+
+
+def _lifted(points: Float[Tensor, "n dim"]) -> Float[Tensor, "n 3"]:
+    """In double precision; a plane stands at height 1, so that a point is a weighted sum of corners as it is on a sphere."""
+    points = points.double()
+    return points if points.shape[-1] == 3 else torch.cat([points, torch.ones_like(points[:, :1])], -1)
+
+
 def _barycentric(
     x: Float[Tensor, "*n dim"], a: Float[Tensor, "*n dim"], b: Float[Tensor, "*n dim"], c: Float[Tensor, "*n dim"]
 ) -> Float[Tensor, "*n 3"]:
@@ -219,13 +258,12 @@ def _barycentric(
     if x.shape[-1] == 3:
         # x . (b x c) and so on, by differences: the corners are almost equal where triangles are small
         volume = (a * torch.linalg.cross(b - a, c - a)).sum(-1)
-        longest = torch.maximum((b - a).square().sum(-1), (c - a).square().sum(-1))
-        flat = volume.abs() <= 1e-6 * longest * a.norm(dim=-1)
+        flat = volume.abs() <= _FLAT * _longest(a, b, c) * a.norm(dim=-1)
         parts = [(x * torch.linalg.cross(v - x, w - x)).sum(-1) for v, w in ((b, c), (c, a), (a, b))]
         weights = torch.stack(parts, -1) / torch.where(flat, 1.0, volume)[..., None]
         return torch.where(flat[..., None], -1.0, weights)
     area = _cross(b - a, c - a)
-    flat = area.abs() <= 1e-6 * torch.maximum((b - a).square().sum(-1), (c - a).square().sum(-1))
+    flat = area.abs() <= _FLAT * _longest(a, b, c)
     safe = torch.where(flat, 1.0, area)
     second, third = _cross(x - a, c - a) / safe, _cross(b - a, x - a) / safe
     weights = torch.stack([1 - second - third, second, third], -1)
