@@ -125,3 +125,27 @@ def test_a_function_that_is_absent_is_silence():
     other = next(f.name for f in RAGGED_SFT.inputs if f.name != "heat")
     absent, empty = SFTBatch({"heat": heat}, queries), SFTBatch({"heat": heat, other: none}, queries)
     torch.testing.assert_close(gen.predict(absent, mesh), gen.predict(empty, mesh))
+
+
+def test_further_layers_of_ears_are_applied_to_every_pair():
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        plain, deep = Ear(4, 2, 8), Ear(4, 2, 8, num_layers=1)
+    deep.load_state_dict(plain.state_dict(), strict=False)
+    given, sizes, item = samples(6), torch.ones(6, 2), torch.zeros(1, dtype=torch.long)
+    point = SPACE.sample(1, seeded(9))
+    alone = [replace(given, points=given.points[i : i + 1], values=given.values[i : i + 1], items=item) for i in range(6)]
+    expected = 0.0
+    for each in alone:
+        gate = plain.gate(each.values)
+        terms = plain(point, item, each, sizes[:1], 1, 6, SPACE) / gate
+        expected = expected + gate * (terms + deep.layers[0](terms).relu())
+    torch.testing.assert_close(deep(point, item, given, sizes, 1, 6, SPACE), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_queries_hear_the_functions_that_are_named():
+    names = [f.name for f in RAGGED_SFT.inputs]
+    assert list(network().ears) == names
+    assert list(network(hears=(names[1],)).ears) == names[1:2]
+    with pytest.raises(InputError, match=r"network.hears: there is no input smoke; the inputs are"):
+        network(hears=("smoke",))

@@ -13,12 +13,12 @@ from .errors import require
 from .fitting import num_fitted
 from .functions import SFT, OutputFunction
 from .hearing import Ear, Ears
-from .message_passing import MessagePassing
+from .message_passing import LinearMessagePassing, MessagePassing
 from .network import GraphElementNetwork
 from .network_config import DEFAULT, AttentionConfig, NetworkConfig, Sees
-from .perceptron import GatedPerceptron, Perceptron, ResidualPerceptron
+from .perceptron import GatedPerceptron, LinearDecoder, Perceptron, ResidualPerceptron
 from .representations import NearestNodes, Representation, SoftNearest
-from .sft_network import SFTNetwork, place_channels, told_channels
+from .sft_network import SFTNetwork, linear_channels, place_channels, told_channels
 
 
 @overload
@@ -37,33 +37,50 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
             f"fields are fitted on a plane or a sphere; this space is {sft.space}, set network.fitted=false",
         )
 
-        def seeing(num_values: int, sees: Sees) -> Perceptron | GatedPerceptron:
+        require(
+            config.samples_see != "piece" or sft.space.intrinsic_dim == dim,
+            f"pieces need a box; this space is {sft.space}, set network.samples_see=cell",
+        )
+
+        def seeing(num_values: int, sees: Sees, num_linear: int) -> Perceptron | GatedPerceptron:
             local = dim + 1 if sees == "offset" else 0
             if config.gated:
-                return GatedPerceptron(num_values, local, config.encoder_hidden[0], latent)
+                return GatedPerceptron(num_values, local, config.encoder_hidden[0], latent, num_linear)
             return Perceptron((num_values + local, *config.encoder_hidden, latent))
 
         place = place_channels(dim, config.num_octaves) if config.samples_see_place else 0
-        encoders = {f.name: seeing(told_channels(f, config, dim) + place, config.encoder_sees) for f in sft.inputs}
-        placement = {"nothing": None, "spacing": nn.Linear(1, latent), "place": nn.Linear(1 + dim, latent)}[config.nodes_see]
-        message_passing = None
-        if config.rounds != 0:
+        told = {f.name: (told_channels(f, config, dim), linear_channels(f, config)) for f in sft.inputs}
+        encoders = {name: seeing(num + place, config.encoder_sees, linear) for name, (num, linear) in told.items()}
+        num_seen = {"nothing": 0, "spacing": 1, "place": 1 + dim}[config.nodes_see]
+        of_edge = dim + 2 if config.edges_see == "offset" else 0
+        placement = nn.Linear(num_seen, latent) if num_seen and not config.linear else None
+        message_passing: nn.Module | None = None
+        if config.rounds != 0 and config.linear:
+            message_passing = LinearMessagePassing(latent, config.edge_hidden, of_edge + num_seen)
+        elif config.rounds != 0:
             message_passing = MessagePassing(
                 latent,
                 config.message_size,
                 config.edge_hidden,
                 config.node_hidden,
-                dim + 2 if config.edges_see == "offset" else 0,
+                of_edge,
                 config.residual,
                 config.norm,
                 config.aggregation,
             )
-        reader = seeing(latent, "offset") if config.decoder_sees == "offset" else None
-        share = nn.Linear(latent, 1) if config.reads == "all" else None
+        reader = seeing(latent, "offset", latent if config.linear else 0) if config.decoder_sees == "offset" else None
+        share = nn.Linear(dim if config.linear else latent, 1) if config.reads == "all" else None
         ears = {}
         if config.num_heard > 0:
-            ears = {f.name: Ear(told_channels(f, config, dim), dim, config.encoder_hidden[-1]) for f in sft.inputs}
-        field_encoder = nn.Linear(_fitted_channels(config, sft), latent, bias=False) if config.fitted else None
+            for name in _heard(config, sft):
+                num, linear = told[name]
+                ears[name] = Ear(num, dim, config.encoder_hidden[-1], linear, config.ear_layers)
+        field_encoder: nn.Module | None = None
+        if config.fitted:
+            num, linear = num_fitted([f.channels for f in sft.inputs])
+            field_encoder = nn.Linear(num, latent, bias=False)
+            if config.linear:
+                field_encoder = GatedPerceptron(num, 0, config.encoder_hidden[0], latent, linear)
         decoders = {f.name: _build_decoder(config, sft, f) for f in sft.outputs}
         return GraphElementNetwork(
             sft,
@@ -81,19 +98,28 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
 
 
 def _build_decoder(config: NetworkConfig, sft: SFT, function: OutputFunction) -> nn.Module:
-    num_inputs = config.latent_size + function.conditions
+    num_linear = config.latent_size
+    num_inputs = num_linear + function.conditions
     if not function.integrated:
+        num_heard = len(_heard(config, sft)) * config.encoder_hidden[-1] if config.num_heard > 0 else 0
+        num_known, num_values = num_fitted([f.channels for f in sft.inputs]) if config.fitted else (0, 0)
+        num_linear += num_heard + num_values
+        num_inputs += num_heard + num_known
         num_inputs += place_channels(sft.space.dim, config.num_octaves) if config.decoders_see_place else 0
-        num_inputs += len(sft.inputs) * config.encoder_hidden[-1] if config.num_heard > 0 else 0
-        num_inputs += _fitted_channels(config, sft)
     if config.decoder_layers > 0:
         (width,) = config.decoder_hidden
+        if config.linear:
+            return LinearDecoder(num_linear, num_inputs - num_linear, width, config.decoder_layers, function.channels)
         return ResidualPerceptron(num_inputs, width, config.decoder_layers, function.channels)
     return Perceptron((num_inputs, *config.decoder_hidden, function.channels))
 
 
-def _fitted_channels(config: NetworkConfig, sft: SFT) -> int:
-    return sum(num_fitted(f.channels) for f in sft.inputs) if config.fitted else 0
+def _heard(config: NetworkConfig, sft: SFT) -> list[str]:
+    """The functions whose samples are heard."""
+    names = [f.name for f in sft.inputs]
+    unknown = sorted(set(config.hears) - set(names))
+    require(not unknown, f"network.hears: there is no input {', '.join(unknown)}; the inputs are {', '.join(names)}")
+    return [name for name in names if not config.hears or name in config.hears]
 
 
 def _build_representation(config: NetworkConfig) -> Representation:

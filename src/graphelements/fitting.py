@@ -11,7 +11,7 @@ kriging: this writing is the inverse of reading.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -37,9 +37,11 @@ AT_ONCE = 2**23
 BARYCENTRIC = Barycentric()
 
 
-def num_fitted(channels: int) -> int:
-    """How many numbers are known of a function at every node: of each range its channels, and the variance that is left."""
-    return len(RANGES) * (channels + 1)
+def num_fitted(channels: Sequence[int]) -> tuple[int, int]:
+    """How many numbers are known of functions of so many channels at every node, and how many of them, which come first, are
+    values of fields: of each range all channels; the others are the variances that are left."""
+    num_values = len(RANGES) * sum(channels)
+    return num_values + len(RANGES) * len(channels), num_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +49,12 @@ class Fields:
     """What was fitted, at the nodes of meshes. Between nodes, variances are a little less than `at` says."""
 
     mesh: MeshUnion
-    values: Float[Tensor, "nodes fitted"]
+    numbers: Float[Tensor, "nodes fitted"]
+    num_values: int
 
     def at(self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"]) -> Float[Tensor, "points fitted"]:
         """The fields at points of items."""
-        return BARYCENTRIC(points, items, self.mesh).gather(self.values)
+        return BARYCENTRIC(points, items, self.mesh).gather(self.numbers)
 
 
 def fit_fields(inputs: Mapping[str, FunctionSamples], channels: Mapping[str, int], mesh: MeshUnion) -> Fields:
@@ -62,8 +65,8 @@ def fit_fields(inputs: Mapping[str, FunctionSamples], channels: Mapping[str, int
     if any(part.num_nodes > MOST_NODES for part in mesh.parts):
         mesh = union(mesh.per_item([_coarse(part) for part in mesh.parts]))
     precisions = [_precisions(part) for part in mesh.parts]
-    fitted = [_fitted(mesh, precisions, inputs.get(name), num) for name, num in channels.items()]
-    return Fields(mesh, torch.cat(fitted, -1))
+    values, variances = zip(*(_fitted(mesh, precisions, inputs.get(name), num) for name, num in channels.items()), strict=True)
+    return Fields(mesh, torch.cat([*values, *variances], -1), num_fitted(list(channels.values()))[1])
 
 
 def _coarse(mesh: Mesh) -> Mesh:
@@ -80,11 +83,11 @@ def _coarse(mesh: Mesh) -> Mesh:
 
 def _fitted(
     mesh: MeshUnion, precisions: list[list[Float[Tensor, "_nodes _nodes"]]], samples: FunctionSamples | None, channels: int
-) -> Float[Tensor, "nodes fitted"]:
-    """The fields of one function; the items of a mesh are solved for together, so many that memory stays bounded."""
+) -> tuple[Float[Tensor, "nodes values"], Float[Tensor, "nodes ranges"]]:
+    """The fields of one function, and their variances. The items of a mesh are solved for together, as memory allows."""
     samples = samples or FunctionSamples(mesh.positions[:0], mesh.positions.new_zeros(0, channels), mesh.items[:0])
     coupling, parts = BARYCENTRIC(samples.points, samples.items, mesh), torch.tensor(mesh.part_of_item, device=mesh.items.device)
-    values = mesh.positions.new_zeros(mesh.num_nodes, num_fitted(channels))
+    values = mesh.positions.new_zeros(mesh.num_nodes, num_fitted([channels])[0])
     for number, part in enumerate(mesh.parts):
         num = part.num_nodes
         for items in torch.nonzero(parts == number)[:, 0].split(max(1, AT_ONCE // num**2)):
@@ -97,13 +100,12 @@ def _fitted(
             pairs = (own[:, :, None], nodes[:, :, None], nodes[:, None, :])
             normal = normal.index_put(pairs, weights[:, :, None] * weights[:, None, :], accumulate=True)
             right = right.index_put((own, nodes), weights[:, :, None] * given, accumulate=True)
-            found = []
-            for precision in precisions[number]:
-                factors = torch.linalg.cholesky(normal + precision)
-                found += [torch.cholesky_solve(right, factors), _variances(factors)[..., None]]
+            factors = [torch.linalg.cholesky(normal + precision) for precision in precisions[number]]
+            found = [*(torch.cholesky_solve(right, each) for each in factors), *(_variances(each)[..., None] for each in factors)]
             here = (mesh.starts[items][:, None] + torch.arange(num, device=items.device)).flatten()
             values = values.index_copy(0, here, torch.cat(found, -1).flatten(0, 1).to(values))
-    return values
+    fields, variances = values.tensor_split([len(RANGES) * channels], -1)
+    return fields, variances
 
 
 def _precisions(mesh: Mesh) -> list[Float[Tensor, "nodes nodes"]]:

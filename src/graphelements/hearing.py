@@ -27,13 +27,16 @@ from .spaces import Space
 
 
 class Ear(nn.Module):
-    """The a, g and C of one function's samples."""
+    """The a, g and C of one function's samples; with `num_linear` above 0 what is heard is linear in so many of their first
+    numbers, which g alone sees then."""
 
-    def __init__(self, channels: int, dim: int, hidden_size: int) -> None:
+    def __init__(self, channels: int, dim: int, hidden_size: int, num_linear: int = 0, num_layers: int = 0) -> None:
         super().__init__()
-        self.base = nn.Linear(channels + dim, hidden_size)
-        self.gate = nn.Linear(channels, hidden_size)
+        self.channels, self.num_linear = channels, num_linear
+        self.base = nn.Linear(channels - num_linear + dim, hidden_size)
+        self.gate = nn.Linear(num_linear or channels, hidden_size, bias=num_linear == 0)
         self.local = nn.Linear(2 * dim + 1, hidden_size, bias=False)
+        self.layers = nn.ModuleList(nn.Linear(hidden_size, hidden_size) for _ in range(num_layers))
 
     def forward(
         self,
@@ -55,11 +58,14 @@ class Ear(nn.Module):
         found = nearest(points, items, sites, counts.cumsum(0) - counts, counts.tolist(), num_heard + 1, compiled)
         learned = torch.is_grad_enabled() and any(each.requires_grad for each in (points, sites, sizes))
         near, fades, local = run(near_features, points, found, sites, sizes, space, compiled=compiled and not learned)
-        base, gate = self.base(torch.cat([values, space.coordinates(sites)], -1)), self.gate(values)
-        if compiled and not learned:
+        base = self.base(torch.cat([values[:, self.num_linear :], space.coordinates(sites)], -1))
+        gate = self.gate(values[:, : self.gate.in_features])
+        if compiled and not learned and not self.layers:
             return GatedRead.apply(base, gate, near, fades, local, self.local.weight.T.contiguous())
-        terms = (base[near] + self.local(local)).relu() * gate[near]
-        return torch.einsum("pk,pkh->ph", fades, terms)
+        terms = (base[near] + self.local(local)).relu()
+        for layer in self.layers:
+            terms = terms + layer(terms).relu()
+        return torch.einsum("pk,pkh->ph", fades, terms * gate[near])
 
 
 class Ears(nn.ModuleDict):
@@ -86,7 +92,7 @@ class Ears(nn.ModuleDict):
             if name not in inputs:
                 parts.append(queries.points.new_zeros(len(queries), ear.base.out_features))
                 continue
-            samples, least = inputs[name], ear.gate.in_features
+            samples, least = inputs[name], ear.channels
             require(
                 samples.values.shape[-1] == least,
                 f"queries hear samples as they were last written, with {least} numbers for one of {name!r}; "

@@ -93,6 +93,22 @@ class MessagePassing(nn.Module):
         return (1 / degrees.clamp(min=1), (degrees > 0).to(degrees)) if self.mean else (None, degrees)
 
 
+class LinearMessagePassing(nn.Module):
+    """h_j <- h_j + W2 of the mean over incoming edges of (G h_i) relu(C c_ij + b): linear in the states, by factors that depend
+    on edges alone."""
+
+    def __init__(self, latent_size: int, hidden_size: int, feature_size: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(latent_size, hidden_size, bias=False)
+        self.local = nn.Linear(feature_size, hidden_size)
+        self.last = nn.Linear(hidden_size, latent_size, bias=False)
+
+    def forward(self, states: Float[Tensor, "nodes latent"], graph: Graph) -> Float[Tensor, "nodes latent"]:
+        terms = self.local(graph.features).relu() * self.gate(states)[graph.senders]
+        sums = terms.new_zeros(len(states), terms.shape[-1]).index_add(0, graph.receivers, terms)
+        return states + self.last(sums / graph.degrees.clamp(min=1)[:, None])
+
+
 class _Round(torch.autograd.Function):
     """A round but for its norm, over tables: by hand, so that few passes over few tensors are left beside the products.
 

@@ -14,7 +14,7 @@ from .errors import require
 from .fitting import Fields, fit_fields
 from .functions import SFT
 from .hearing import Ears
-from .message_passing import Graph, MessagePassing
+from .message_passing import Graph
 from .network_config import NetworkConfig
 from .perceptron import GatedPerceptron, Perceptron
 from .point_kernels import gather_codes, scatter_codes
@@ -49,11 +49,11 @@ class GraphElementNetwork(SFTNetwork):
         representation: Representation,
         encoders: nn.ModuleDict,
         placement: nn.Module | None,
-        message_passing: MessagePassing | None,
+        message_passing: nn.Module | None,
         reader: Perceptron | GatedPerceptron | None,
         share: nn.Linear | None,
         ears: Ears,
-        field_encoder: nn.Linear | None,
+        field_encoder: nn.Module | None,
         decoders: nn.ModuleDict,
     ) -> None:
         super().__init__(sft, config)
@@ -118,7 +118,8 @@ class GraphElementNetwork(SFTNetwork):
         """Samples as `seen` gives them, each with z at its place beside its value."""
         places = {name: Queries(each.points, items=each.items) for name, each in inputs.items()}
         there = self.recall(states, places, mesh, None if found is None else [each.couplings for each in found])
-        return {name: replace(each, values=torch.cat([each.values, there[name]], -1)) for name, each in inputs.items()}
+        order = -1 if self.config.linear else 1  # there, what is linear in values comes first
+        return {name: replace(each, values=torch.cat([each.values, there[name]][::order], -1)) for name, each in inputs.items()}
 
     def told(self, name: str, samples: FunctionSamples, space: Space) -> Float[Tensor, "samples values"]:
         """What encoders take of samples as `seen` or as `informed` gives them: those told nothing are told zeros; and places."""
@@ -133,7 +134,7 @@ class GraphElementNetwork(SFTNetwork):
             f"nodes take the numbers that encoders see, {seen} for a sample of {name!r}; "
             f"got {given}, prepare the samples with network.seen",
         )
-        values = pad(samples.values, (0, most - given))
+        values = pad(samples.values, (most - given, 0) if self.config.linear else (0, most - given))
         if not self.config.samples_see_place:
             return values
         return torch.cat([values, place_features(samples.points, space, self.config.num_octaves)], -1)
@@ -165,7 +166,7 @@ class GraphElementNetwork(SFTNetwork):
         states = self.write(inputs, mesh, found.couplings)
         if found.fields is not None and self.field_encoder is not None:
             fields = found.fields
-            states = states + self.field_encoder(fields.values if fields.mesh is mesh else fields.at(mesh.positions, mesh.items))
+            states = states + self.field_encoder(fields.numbers if fields.mesh is mesh else fields.at(mesh.positions, mesh.items))
         if mesh.coarser is not None:
             assert known is not None
             told = self.blend(known, self.refinement(mesh, mesh.coarser), mesh.coarser)
@@ -241,9 +242,11 @@ class GraphElementNetwork(SFTNetwork):
                 latents = self.blend(states_here, here[name], mesh)
             else:
                 latents = self.gather(states_here, query, mesh)
-            comparable = query.points is not None or self.config.integration == "area"  # sums over more nodes are larger
-            if self.share is not None and comparable:  # also without coarser meshes: all weights have gradients in every step
-                left = mesh.has_coarser[query.items] * torch.sigmoid(self.share(latents) - DOUBT)
+            judged = latents if query.points is not None or self.config.integration == "area" else None  # sums grow with nodes
+            if self.config.linear:  # shares do not depend on values
+                judged = None if query.points is None else mesh.space.coordinates(query.points)
+            if self.share is not None and judged is not None:  # also without coarser meshes: all weights have gradients
+                left = mesh.has_coarser[query.items] * torch.sigmoid(self.share(judged) - DOUBT)
                 latents = torch.lerp(latents, known.get(name, latents), left)
             found[name] = latents
         return found
@@ -304,18 +307,22 @@ class GraphElementNetwork(SFTNetwork):
         fields: Fields | None = None,
     ) -> Float[Tensor, "queries channels"]:
         """d_j(z(x), what is heard, c)."""
-        parts = [latents]
+        linear, rest = True, False
+        parts = [(linear, latents)]
         if queries.points is not None and self.config.decoders_see_place:
-            parts.append(place_features(queries.points, mesh.space, self.config.num_octaves))
+            parts.append((rest, place_features(queries.points, mesh.space, self.config.num_octaves)))
         if heard is not None:
-            parts.append(heard)
+            parts.append((linear, heard))
         if queries.points is not None and self.config.fitted:
             require(fields is not None, "decoders of this network see fitted fields: give `read` what `find` gives")
             assert fields is not None
-            parts.append(fields.at(queries.points, queries.items))
+            values, variances = fields.at(queries.points, queries.items).tensor_split([fields.num_values], -1)
+            parts += [(linear, values), (rest, variances)]
         if queries.conditions is not None:
-            parts.append(queries.conditions)
-        return self.decoders[name](torch.cat(parts, -1))
+            parts.append((rest, queries.conditions))
+        if self.config.linear:  # what is linear in the samples' values comes first
+            parts.sort(key=lambda part: part[0] is rest)
+        return self.decoders[name](torch.cat([part for _, part in parts], -1))
 
     @torch.no_grad()
     def predict(self, batch: SFTBatch, meshes: Meshes, chunk: int = 2**18) -> dict[str, Float[Tensor, "_queries _channels"]]:
@@ -356,4 +363,6 @@ class GraphElementNetwork(SFTNetwork):
     def graph(self, mesh: MeshUnion) -> Graph:
         """Edges with what messages see of them: the offset in units of the receiver's spacing, its length, and the level."""
         features = mesh.edge_features if self.config.edges_see == "offset" else mesh.positions.new_zeros(len(mesh.senders), 0)
+        if self.config.linear and self.config.nodes_see != "nothing":
+            features = torch.cat([features, mesh.node_features(self.config.nodes_see == "place")[mesh.receivers]], -1)
         return Graph(mesh.senders, mesh.receivers, features, mesh.degrees, mesh.tables if self.kernels else None)

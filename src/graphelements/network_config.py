@@ -9,8 +9,8 @@ from .configs import require_types
 from .errors import require
 
 Sees = Literal["value", "position", "offset"]
-SampleSees = Literal["value", "cell", "patch"]
-LIKENESS = {"cell": 0.0, "patch": 0.3}
+SampleSees = Literal["value", "cell", "patch", "piece"]
+LIKENESS = {"cell": 0.0, "patch": 0.3, "piece": 0.0}
 """What a difference of values counts for among the fellows that judge a cell: see `sample_cells`."""
 MOST_OCTAVES = 16  # periods down to a 30,000th of the space
 
@@ -23,7 +23,8 @@ class NetworkConfig:
     "offset" (the offset to each touched node in units of its spacing, and the logarithm of the spacing).
     With "offset", the reader rho between nodes and decoder has the hidden sizes of the encoders.
     `samples_see`: "value" (paper), or "cell": the size and shape of the cell around the sample, and the value times the cell's
-    volume, besides; "patch": the same with cells judged among samples of like values. `relative` makes exact what the functions
+    volume, besides; "patch": the same with cells judged among samples of like values; "piece": the same with samples of equal
+    values taken together, see `sample_pieces`. `relative` makes exact what the functions
     declare (`scales`, `shifts`): the network sees an item's values relative to their own level and size.
     `num_octaves`: above 0, all encoders see where a sample is, as coordinates and so many octaves of sines and cosines of them
     (`place_features`), and so do decoders that see a query's place: small differences of place can then matter.
@@ -35,10 +36,14 @@ class NetworkConfig:
     `reads`: on nested meshes, queries read the "finest" mesh, or "all" of them, blended by shares that the network gives.
     `gated`: encoders and the reader that see offsets are `GatedPerceptron`s: what is linear in values, or states, stays so;
     octaves count among the values.
+    `linear`: answers are linear in the values of all samples together, for any weights: encoders, messages, readers, ears and
+    decoders multiply what is linear in values by factors that depend on places and cells alone, as the matrices of finite
+    elements do. There is no norm then, and nothing is added to states.
     `fitted`: smooth fields are fitted to the samples of every function first (see `fitting`); nodes and decoders see them.
     `num_heard`: a query hears so many of the nearest samples of every function directly, besides what it reads from nodes (see
-    `hearing`). `decoder_layers`: 0 for decoders that are perceptrons (paper); above, so many residual layers of
-    the width `decoder_hidden` says, once for all meshes of a nest, that see the query's place besides if nodes see theirs.
+    `hearing`), or of those functions that `hears` names, with `ear_layers` further layers for every pair of query and sample.
+    `decoder_layers`: 0 for decoders that are perceptrons (paper); above, so many residual layers of the width `decoder_hidden`
+    says, once for all meshes of a nest, that see the query's place besides if nodes see theirs.
     """
 
     latent_size: int = 32
@@ -60,7 +65,10 @@ class NetworkConfig:
     learn_sharpness: bool = False
     num_touched: int = 4
     gated: bool = False
+    linear: bool = False
     num_heard: int = 0
+    hears: tuple[str, ...] = ()
+    ear_layers: int = 0
     fitted: bool = False
     rounds: int | Literal["diameter"] = "diameter"
     passes: int = 1
@@ -74,6 +82,7 @@ class NetworkConfig:
         require_types(self)
         for name in ("latent_size", "message_size", "edge_hidden", "node_hidden"):
             require(getattr(self, name) > 0, f"{name} must be positive; got {getattr(self, name)}")
+        require(self.ear_layers >= 0, f"ear_layers must be 0 or more; got {self.ear_layers}")
         require(self.passes > 0, f"passes must be 1 or more; got {self.passes}")
         require(0 <= self.num_octaves <= MOST_OCTAVES, f"num_octaves must be 0 to {MOST_OCTAVES}; got {self.num_octaves}")
         require(self.num_touched > 1, f"num_touched must be 2 or more, or weights jump between nodes; got {self.num_touched}")
@@ -85,6 +94,11 @@ class NetworkConfig:
             not self.gated or (self.encoder_sees == "offset" and len(self.encoder_hidden) == 1),
             "gated networks have encoders of one hidden layer that see offsets; "
             f"got {self.encoder_hidden} and {self.encoder_sees}",
+        )
+        require(
+            not self.linear or (self.gated and self.residual and self.norm == "none" and self.decoder_layers > 0),
+            "linear networks are gated and residual, have no norm, and have layers in decoders; "
+            "set network.gated=true, network.residual=true, network.norm=none and network.decoder_layers=2",
         )
         require(
             self.decoder_layers == 0 or (self.decoder_layers > 0 and len(self.decoder_hidden) == 1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -42,17 +43,19 @@ class GatedPerceptron(nn.Module):
     """W2 (g(v) relu(A [v, o] + b1)) + b2: one hidden layer, multiplied by a linear function g of the first inputs v.
 
     What depends on v linearly, with factors that depend on o (a value at some offset, say), a network without g has to piece
-    together.
+    together. With `num_linear` above 0 the outputs are linear in the first so many of the values: W2 (G v relu(A o + b1)), where
+    the other values count among o.
     """
 
-    def __init__(self, num_values: int, num_others: int, hidden_size: int, num_outputs: int) -> None:
+    def __init__(self, num_values: int, num_others: int, hidden_size: int, num_outputs: int, num_linear: int = 0) -> None:
         super().__init__()
-        self.first = nn.Linear(num_values + num_others, hidden_size)
-        self.gate = nn.Linear(num_values, hidden_size)
-        self.last = nn.Linear(hidden_size, num_outputs)
+        self.num_linear = num_linear
+        self.first = nn.Linear(num_values + num_others - num_linear, hidden_size)
+        self.gate = nn.Linear(num_linear or num_values, hidden_size, bias=num_linear == 0)
+        self.last = nn.Linear(hidden_size, num_outputs, bias=num_linear == 0)
 
     def forward(self, inputs: Float[Tensor, "*n inputs"]) -> Float[Tensor, "*n outputs"]:
-        return self.last(self.first(inputs).relu() * self.gate(inputs[..., : self.gate.in_features]))
+        return self.last(self.first(inputs[..., self.num_linear :]).relu() * self.gate(inputs[..., : self.gate.in_features]))
 
 
 class ResidualPerceptron(nn.Sequential):
@@ -61,6 +64,27 @@ class ResidualPerceptron(nn.Sequential):
     def __init__(self, num_inputs: int, width: int, num_layers: int, num_outputs: int) -> None:
         layers = (_ResidualLayer(width) for _ in range(num_layers))
         super().__init__(nn.Linear(num_inputs, width), *layers, nn.LayerNorm(width), Perceptron((width, width, num_outputs)))
+
+
+class LinearDecoder(nn.Module):
+    """The same, linear in its first inputs: layers x + W2 (W1 x relu(A c + b)), whose factors depend on the others, c.
+
+    Without others it is one linear map.
+    """
+
+    def __init__(self, num_linear: int, num_others: int, width: int, num_layers: int, num_outputs: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(num_linear, width, bias=False)
+        self.layers = nn.ModuleList(
+            GatedPerceptron(width, num_others, 2 * width, width, num_linear=width) for _ in range(num_layers if num_others else 0)
+        )
+        self.last = nn.Linear(width, num_outputs, bias=False)
+
+    def forward(self, inputs: Float[Tensor, "*n inputs"]) -> Float[Tensor, "*n outputs"]:
+        rows, others = self.first(inputs[..., : self.first.in_features]), inputs[..., self.first.in_features :]
+        for layer in self.layers:
+            rows = rows + layer(torch.cat([rows, others], -1))
+        return self.last(rows)
 
 
 class _ResidualLayer(nn.Module):
@@ -79,4 +103,4 @@ def has_cheap_form(net: Perceptron | GatedPerceptron) -> bool:
 
 def gate_of(net: Perceptron | GatedPerceptron, values: Float[Tensor, "n values"]) -> Float[Tensor, "n hidden"] | None:
     """What multiplies the hidden layer, if anything does."""
-    return net.gate(values) if isinstance(net, GatedPerceptron) else None
+    return net.gate(values[..., : net.gate.in_features]) if isinstance(net, GatedPerceptron) else None

@@ -37,6 +37,8 @@ def scatter_codes(
         return coupling.scatter(encoder(torch.cat([values[:, None].expand(*local.shape[:2], values.shape[-1]), local], -1)))
     base, gate, of_local = _once(encoder, values, local.shape[-1])
     hidden = write_hidden(base, gate, coupling, local, of_local, compiled)
+    if encoder.last.bias is None:
+        return encoder.last(hidden)
     masses = coupling.scatter(values.new_ones(len(values), 1))
     return torch.addmm(masses * encoder.last.bias, hidden, encoder.last.weight.T)
 
@@ -59,8 +61,9 @@ def _once(
     net: Perceptron | GatedPerceptron, rows: Float[Tensor, "rows values"], num_local: int
 ) -> tuple[Float[Tensor, "rows hidden"], Float[Tensor, "rows hidden"] | None, Float[Tensor, "local hidden"]]:
     """What is found once per row: a and g; and C."""
-    of_row, of_local = net.first.weight.split([rows.shape[-1], num_local], dim=1)
-    return torch.addmm(net.first.bias, rows, of_row.T), gate_of(net, rows), of_local.T
+    seen = rows[:, net.num_linear :] if isinstance(net, GatedPerceptron) else rows
+    of_row, of_local = net.first.weight.split([seen.shape[-1], num_local], dim=1)
+    return torch.addmm(net.first.bias, seen, of_row.T), gate_of(net, rows), of_local.T
 
 
 def read_hidden(

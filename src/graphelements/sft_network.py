@@ -17,7 +17,7 @@ from .losses import KINDS, mean_over_items
 from .meshes import Mesh
 from .network_config import LIKENESS, AnyNetworkConfig, NetworkConfig
 from .normalisation import Normalisers
-from .sample_cells import Cells, num_shapes, sample_cells
+from .sample_cells import Cells, num_shapes, sample_cells, sample_pieces
 from .samples import FunctionSamples, SFTBatch
 from .spaces import Space
 from .unions import MeshUnion, union
@@ -78,14 +78,19 @@ class SFTNetwork(nn.Module, ABC):
 
     def _cells(self, inputs: Mapping[str, FunctionSamples], num_items: int, space: Space) -> list[Cells]:
         """Of samples whose values are in network units."""
+        if self.config.samples_see == "piece":
+            return sample_pieces(list(inputs.values()), num_items, space, self.compiled_kernels)
         return sample_cells(list(inputs.values()), num_items, space, self.compiled_kernels, LIKENESS[self.config.samples_see])
 
     def cell_sizes(self, name: str, samples: FunctionSamples) -> Float[Tensor, "samples dim"]:
         """Of a function's samples as `seen` gives them: the sizes of their cells, in units of the space; one without cells."""
         if self.config.samples_see not in LIKENESS:
             return torch.ones_like(samples.points)
-        first = 2 * next(f.channels for f in self.sft.inputs if f.name == name)
-        return self.cell_scales[name].restored(samples.values[:, first : first + self.sft.space.dim]).exp()
+        function, dim = next(f for f in self.sft.inputs if f.name == name), self.sft.space.dim
+        first = 2 * function.channels
+        if isinstance(self.config, NetworkConfig) and self.config.linear:  # what was read at a sample's place stands before it
+            first += samples.values.shape[-1] - seen_channels(function, self.config, dim)
+        return self.cell_scales[name].restored(samples.values[:, first : first + dim]).exp()
 
     def _given(self, batch: SFTBatch) -> list[InputFunction]:
         return [function for function in self.sft.inputs if function.name in batch.inputs]
@@ -188,7 +193,16 @@ class SFTNetwork(nn.Module, ABC):
 
 def seen_channels(function: InputFunction, config: AnyNetworkConfig, dim: int) -> int:
     """How many numbers of a sample an encoder sees: its channels, and with "cell" those times the volume and the cell itself."""
-    return function.channels if config.samples_see == "value" else 2 * function.channels + dim + num_shapes(dim)
+    if config.samples_see == "value":
+        return function.channels
+    return 2 * function.channels + dim + num_shapes(dim, config.samples_see == "piece")
+
+
+def linear_channels(function: InputFunction, config: NetworkConfig) -> int:
+    """How many of these are linear in the values: the values, those times volumes, and what is read at a sample's place."""
+    if not config.linear:
+        return 0
+    return function.channels * (1 if config.samples_see == "value" else 2) + (config.latent_size if config.passes > 1 else 0)
 
 
 def told_channels(function: InputFunction, config: NetworkConfig, dim: int) -> int:

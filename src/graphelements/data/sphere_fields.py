@@ -20,9 +20,7 @@ NUM_SCENARIOS, NUM_QUERIES = 32, 128
 POISSON_SPHERE = SFT(UNIT_SPHERE, (InputFunction("laplacian", scales=True),), (OutputFunction("solution", scales=True),))
 NUM_DIRECTIONS, NUM_SAMPLES = 8, 128
 
-SCATTERED_SPHERE = SFT(
-    UNIT_SPHERE, (InputFunction("stations", scales=True, shifts=True),), (OutputFunction("field", scales=True, shifts=True),)
-)
+SCATTERED_SPHERE = SFT(UNIT_SPHERE, (InputFunction("stations", scales=True),), (OutputFunction("field", scales=True),))
 DEGREE = 8  # the finest waves of a field have a period of 45 degrees
 FEWEST, MOST = 5, 200  # stations
 SEA_DENSITY = 0.1  # of that on land

@@ -11,7 +11,8 @@ from ..data.harmonics import harmonics, least_squares, left_out_error, most_like
 from ..data.kriging import kriged
 from ..data.sampled_fields import SampledFields
 from ..data.sphere_fields import DEGREE, SCATTERED_SPHERE, scattered_fields, station_variances
-from .poisson_sphere import OURS, RIVALS, mesh_of
+from .poisson_sphere import OURS, mesh_of
+from .rivals import tuned_rivals
 from .sampled_task import SampledTask
 from .sphere_symmetries import SYMMETRIES, transformed
 
@@ -20,12 +21,11 @@ LENGTHS = (0.5, 0.6, 0.7, 0.8, 1.0, 1.2)  # of correlation, in radii, that krigi
 PRESETS = {
     "default": replace(
         OURS,
-        network=replace(OURS.network, fitted=True),
         mesh=replace(OURS.mesh, layout="icosahedron"),
         batches=replace(OURS.batches, resolutions=(1, 2, 2, 4), nesting_ratios=(2.0, 2.0, 1.5)),
-        training=replace(OURS.training, steps=4000, validate_every=1000),
+        training=replace(OURS.training, steps=2000, validate_every=500),
     ),
-    **RIVALS,
+    **tuned_rivals(SYMMETRIES, np_training=(16000, 4000), attention_training=(4000, 1000)),  # for about as long as ours
 }
 
 
