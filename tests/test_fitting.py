@@ -13,7 +13,7 @@ from scipy.special import kv
 from graphelements import fitting
 from graphelements.building import build_network
 from graphelements.errors import InputError
-from graphelements.fitting import NOISE, RANGES, fit_fields, num_fitted
+from graphelements.fitting import BARYCENTRIC, NOISE, RANGES, _precisions, fit_fields, num_fitted
 from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import Mesh, grid_mesh, mesh_at, scattered_mesh
 from graphelements.network_config import DEFAULT
@@ -50,7 +50,7 @@ def test_a_smooth_function_of_many_samples_is_found_again(name: str) -> None:
     found = fields.at(there, torch.zeros(200, dtype=torch.long))
     assert found.shape == (200, num_fitted([2])[0])
     for number in range(len(RANGES)):
-        values, variances = found[:, 2 * number : 2 * number + 2], found[:, 4 + number]
+        values, variances = found[:, 4 * number : 4 * number + 2], found[:, 8 + 2 * number]
         true = smooth(there / mesh.space.unit_length, 2)
         assert float((values - true).square().mean()) < 0.01 * float(true.var())
         assert 0 < float(variances.mean()) < 0.1
@@ -73,19 +73,39 @@ def test_it_is_kriging_with_a_matern_covariance() -> None:
     known = covariance(points, points) + NOISE * np.eye(3)
     mean = covariance(there, points) @ np.linalg.solve(known, values.numpy())
     left = 1 - np.einsum("ij,ji->i", covariance(there, points), np.linalg.solve(known, covariance(points, there)))
-    assert found[:, 1] == pytest.approx(mean[:, 0], abs=0.08)
+    assert found[:, 2] == pytest.approx(mean[:, 0], abs=0.08)
     prior = (
-        fit_fields({}, {"f": 1}, union(mesh, 1)).at(there, torch.zeros(4, dtype=torch.long))[:, 3].numpy()
+        fit_fields({}, {"f": 1}, union(mesh, 1)).at(there, torch.zeros(4, dtype=torch.long))[:, 6].numpy()
     )  # more at the border
-    assert found[:, 3] / prior == pytest.approx(left, abs=0.08)
+    assert found[:, 6] / prior == pytest.approx(left, abs=0.08)
 
 
 @pytest.mark.parametrize("name", MESHES)
 def test_where_nothing_is_known_fields_are_zero_and_open(name: str) -> None:
     mesh = MESHES[name]()
     values = fit_fields({}, {"f": 1}, union(mesh, 2)).numbers
-    assert bool((values[:, [0, 1]] == 0).all())
-    assert values[:, [2, 3]].mean(0) == pytest.approx([1.0, 1.0], rel=1e-4)
+    assert bool((values[:, :4] == 0).all())
+    assert values[:, [4, 6]].mean(0) == pytest.approx([1.0, 1.0], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_the_second_field_of_a_range_is_the_first_under_the_condition_that_its_integral_is_zero(name: str) -> None:
+    mesh = MESHES[name]()
+    samples, one, num = samples_of(mesh.space, [12]), union(mesh, 1), mesh.num_nodes
+    numbers = fit_fields({"f": samples}, {"f": 1}, one).numbers.double()
+    areas = one.areas.double()
+    areas = areas.clamp(min=0.01 * float(areas.mean()))
+    weights = BARYCENTRIC(samples.points, samples.items, one).gather(torch.eye(num)).double()
+    for number, precision in enumerate(_precisions(mesh)):
+        system = torch.zeros(num + 1, num + 1, dtype=torch.float64)  # the least of the sum, with a multiplier for the integral
+        system[:num, :num] = weights.T @ weights / NOISE + precision
+        system[:num, num] = system[num, :num] = areas
+        right = torch.cat([weights.T @ samples.values.double() / NOISE, torch.zeros(1, 1, dtype=torch.float64)])
+        free, bound = numbers[:, 2 * number], numbers[:, 2 * number + 1]
+        assert bound.numpy() == pytest.approx(torch.linalg.solve(system, right)[:num, 0].numpy(), abs=1e-4)
+        assert float((free - bound).abs().max()) > 1e-3
+        left = torch.linalg.inv(system)[:num, :num].diagonal()
+        assert numbers[:, 5 + 2 * number].numpy() == pytest.approx(left.numpy(), abs=1e-4)
 
 
 @pytest.mark.parametrize("name", MESHES)

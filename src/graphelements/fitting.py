@@ -4,7 +4,9 @@
 
 with b the barycentric weights of cells, C the areas of nodes and G their stiffness: u' G u is the integral of |grad u|^2. Q is
 the precision of a Matern field whose values are alike over distances of 1 / k (Lindgren et al. 2011), scaled so that without
-samples the variance at nodes is one in the mean. Samples are then not summed up at nodes but weighed against each other, as in
+samples the variance at nodes is one in the mean. Every field is also given under the condition that its integral over the mesh
+is zero, as that of a Laplacian on a sphere is: with a the areas, P = (B'B / noise + Q)^-1 and p = P a, that is u - p (a'u / a'p),
+with p^2 / a'p less variance. Samples are then not summed up at nodes but weighed against each other, as in
 kriging: this writing is the inverse of reading.
 """
 
@@ -39,9 +41,10 @@ BARYCENTRIC = Barycentric()
 
 def num_fitted(channels: Sequence[int]) -> tuple[int, int]:
     """How many numbers are known of functions of so many channels at every node, and how many of them, which come first, are
-    values of fields: of each range all channels; the others are the variances that are left."""
-    num_values = len(RANGES) * sum(channels)
-    return num_values + len(RANGES) * len(channels), num_values
+    values of fields: of each range all channels, as they are and with an integral of zero; the others are the variances that are
+    left."""
+    num_values = 2 * len(RANGES) * sum(channels)
+    return num_values + 2 * len(RANGES) * len(channels), num_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,18 +103,24 @@ def _fitted(
             pairs = (own[:, :, None], nodes[:, :, None], nodes[:, None, :])
             normal = normal.index_put(pairs, weights[:, :, None] * weights[:, None, :], accumulate=True)
             right = right.index_put((own, nodes), weights[:, :, None] * given, accumulate=True)
-            factors = [torch.linalg.cholesky(normal + precision) for precision in precisions[number]]
-            found = [*(torch.cholesky_solve(right, each) for each in factors), *(_variances(each)[..., None] for each in factors)]
+            areas, found, left = _areas(part)[:, None], [], []
+            for precision in precisions[number]:
+                factors = torch.linalg.cholesky(normal + precision)
+                solved, of_areas = torch.cholesky_solve(torch.cat([right, areas.expand(len(items), -1, 1)], -1), factors).split(
+                    [channels, 1], -1
+                )
+                total, variances = areas.mT @ of_areas, _variances(factors)[..., None]
+                found += [solved, solved - of_areas * (areas.mT @ solved / total)]
+                left += [variances, (variances - of_areas.square() / total).clamp(min=0)]
             here = (mesh.starts[items][:, None] + torch.arange(num, device=items.device)).flatten()
-            values = values.index_copy(0, here, torch.cat(found, -1).flatten(0, 1).to(values))
-    fields, variances = values.tensor_split([len(RANGES) * channels], -1)
+            values = values.index_copy(0, here, torch.cat([*found, *left], -1).flatten(0, 1).to(values))
+    fields, variances = values.tensor_split([num_fitted([channels])[1]], -1)
     return fields, variances
 
 
 def _precisions(mesh: Mesh) -> list[Float[Tensor, "nodes nodes"]]:
     """Q of every range on the nodes of a mesh, with P1 elements on its triangles; nodes of none know nothing of each other."""
-    areas = union(mesh, 1).areas.double()
-    areas = areas.clamp(min=SMALLEST * float(areas.detach().mean()))
+    areas = _areas(mesh)
     stiffness = torch.diag(torch.zeros_like(areas))
     if mesh.cells is not None and mesh.cells.shape[1] == 3 and len(mesh.cells):
         a, b, c = (mesh.positions[mesh.cells] / mesh.space.unit_length).double().unbind(1)
@@ -127,6 +136,11 @@ def _precisions(mesh: Mesh) -> list[Float[Tensor, "nodes nodes"]]:
         precision = root @ (root / areas[:, None])
         found.append(precision * _variances(torch.linalg.cholesky(precision)).mean())
     return found
+
+
+def _areas(mesh: Mesh) -> Float[Tensor, " nodes"]:
+    areas = union(mesh, 1).areas.double()
+    return areas.clamp(min=SMALLEST * float(areas.detach().mean()))
 
 
 def _variances(factors: Float[Tensor, "*items nodes nodes"]) -> Float[Tensor, "*items nodes"]:

@@ -62,10 +62,15 @@ class Ear(nn.Module):
         gate = self.gate(values[:, : self.gate.in_features])
         if compiled and not learned and not self.layers:
             return GatedRead.apply(base, gate, near, fades, local, self.local.weight.T.contiguous())
-        terms = (base[near] + self.local(local)).relu()
+        if not self.layers:
+            return torch.einsum("pk,pkh->ph", fades, (base[near] + self.local(local)).relu() * gate[near])
+        rows, columns = torch.nonzero(fades > 0, as_tuple=True)  # pairs of points and samples that count
+        heard = near[rows, columns]
+        terms = (base[heard] + self.local(local[rows, columns])).relu()
         for layer in self.layers:
             terms = terms + layer(terms).relu()
-        return torch.einsum("pk,pkh->ph", fades, terms * gate[near])
+        terms = terms * gate[heard] * fades[rows, columns][:, None]
+        return terms.new_zeros(len(points), terms.shape[-1]).index_add(0, rows, terms)
 
 
 class Ears(nn.ModuleDict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphelements.data.kriging import JITTER, kriged, matern
+from graphelements.data.kriging import JITTER, common_on_sphere, kriged, matern
 
 
 def test_values_are_met_at_their_points_and_forgotten_far_away() -> None:
@@ -32,3 +32,14 @@ def test_it_errs_least_at_the_length_that_fields_have() -> None:
         for length in (0.1, 0.5, 2.5)
     }
     assert min(errors, key=lambda length: errors[length]) == 0.5
+
+
+def test_fields_without_a_mean_over_the_sphere_are_estimated_without_one() -> None:
+    rng = np.random.default_rng(2)
+    everywhere = rng.normal(size=(20000, 3))
+    everywhere /= np.linalg.norm(everywhere, axis=-1, keepdims=True)
+    points, values, common = everywhere[:8], rng.normal(size=8) + 1, common_on_sphere(0.9)
+    assert common == pytest.approx(matern(np.linalg.norm(everywhere - points[0], axis=-1), 0.9).mean(), abs=0.01)
+    assert kriged(points, values, everywhere, 0.9).mean() > 0.1
+    assert kriged(points, values, everywhere, 0.9, common).mean() == pytest.approx(0.0, abs=0.02)
+    assert kriged(points, values, points, 0.9, common) == pytest.approx(values, abs=0.02)

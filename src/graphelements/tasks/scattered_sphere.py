@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..data.harmonics import harmonics, least_squares, left_out_error, most_likely
-from ..data.kriging import kriged
+from ..data.kriging import common_on_sphere, kriged
 from ..data.sampled_fields import SampledFields
 from ..data.sphere_fields import DEGREE, SCATTERED_SPHERE, scattered_fields, station_variances
 from .poisson_sphere import OURS, mesh_of
@@ -16,7 +16,7 @@ from .rivals import tuned_rivals
 from .sampled_task import SampledTask
 from .sphere_symmetries import SYMMETRIES, transformed
 
-LENGTHS = (0.5, 0.6, 0.7, 0.8, 1.0, 1.2)  # of correlation, in radii, that kriging tries
+LENGTHS = (0.5, 0.7, 0.8, 1.0, 1.2, 1.5, 2.0)  # of correlation, in radii, that kriging tries
 
 PRESETS = {
     "default": replace(
@@ -31,13 +31,14 @@ PRESETS = {
 
 def references(data: SampledFields) -> Iterator[tuple[str, np.ndarray]]:
     """Least squares in harmonics, of each item's own degree, chosen by leaving out one station after the other, and of the one
-    degree that turns out best on these very data; kriging with the length of correlation that does; the best of all estimates,
-    which knows how fields are distributed; the mean.
+    degree that turns out best on these very data; kriging with the length of correlation that does, of fields whose mean over the
+    sphere is 0; the best of all estimates, which knows how fields are distributed; the mean.
     """
     targets = data.items.targets["field"][:, 0].double().numpy()
     fixed: dict[int, list[np.ndarray]] = {degree: [] for degree in range(DEGREE + 1)}
     by_length: dict[float, list[np.ndarray]] = {length: [] for length in LENGTHS}
     chosen, optimal, variances = [], [], station_variances()
+    common = {length: common_on_sphere(length) for length in LENGTHS}
     for points, values, there in data.each():
         left_out = {degree: left_out_error(points, values, degree) for degree in fixed}
         best = min(left_out, key=lambda degree: left_out[degree])
@@ -45,7 +46,7 @@ def references(data: SampledFields) -> Iterator[tuple[str, np.ndarray]]:
             answers.append(harmonics(there, degree) @ least_squares(points, values, degree))
         chosen.append(fixed[best][-1])
         for length, answers in by_length.items():
-            answers.append(kriged(points, values, there, length))
+            answers.append(kriged(points, values, there, length, common[length]))
         optimal.append(harmonics(there, DEGREE) @ most_likely(points, values, variances))
     yield "harmonics", np.concatenate(chosen)
     for name, found in (("harmonics-fixed", fixed), ("kriging", by_length)):
