@@ -13,7 +13,7 @@ from scipy.special import kv
 from graphelements import fitting
 from graphelements.building import build_network
 from graphelements.errors import InputError
-from graphelements.fitting import BARYCENTRIC, NOISE, RANGES, _precisions, fit_fields, num_fitted
+from graphelements.fitting import BARYCENTRIC, NOISE, RANGES, _prior, fit_fields, num_fitted
 from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import Mesh, grid_mesh, mesh_at, scattered_mesh
 from graphelements.network_config import DEFAULT
@@ -96,7 +96,7 @@ def test_the_second_field_of_a_range_is_the_first_under_the_condition_that_its_i
     areas = one.areas.double()
     areas = areas.clamp(min=0.01 * float(areas.mean()))
     weights = BARYCENTRIC(samples.points, samples.items, one).gather(torch.eye(num)).double()
-    for number, precision in enumerate(_precisions(mesh)):
+    for number, precision in enumerate(_prior(mesh)[1]):
         system = torch.zeros(num + 1, num + 1, dtype=torch.float64)  # the least of the sum, with a multiplier for the integral
         system[:num, :num] = weights.T @ weights / NOISE + precision
         system[:num, num] = system[num, :num] = areas

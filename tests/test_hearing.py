@@ -27,18 +27,19 @@ def samples(num: int, num_items: int = 1, dtype: torch.dtype = torch.float32) ->
     return FunctionSamples(SPACE.sample(len(items), seeded(0)).to(dtype), values, items)
 
 
-def ear(dtype: torch.dtype = torch.float32) -> Ear:
+def ear(dtype: torch.dtype = torch.float32, **options: int) -> Ear:
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        return Ear(4, 2, 8).to(dtype)
+        return Ear(4, 2, 8, **options).to(dtype)
 
 
 def network(**changes) -> GraphElementNetwork:
     return build_network(RAGGED_SFT, replace(DEFAULT, **{"num_heard": HEARD, **changes}), seed=1)
 
 
-def test_a_point_hears_the_fading_sum_of_its_nearest_samples():
-    given, hears = samples(6), ear()
+@pytest.mark.parametrize("num_layers", [0, 2])
+def test_a_point_hears_the_fading_sum_of_its_nearest_samples(num_layers: int):
+    given, hears = samples(6), ear(num_layers=num_layers)
     sizes = torch.rand(6, 2, generator=seeded(2)) + 0.1
     point = torch.tensor([[0.3, -0.2]])
     found = hears(point, torch.zeros(1, dtype=torch.long), given, sizes, 1, HEARD, SPACE)
@@ -51,7 +52,10 @@ def test_a_point_hears_the_fading_sum_of_its_nearest_samples():
         local = torch.cat([offsets[i], scaled / (1 + scaled**2).sqrt(), 0.5 * (1 + scaled.square().sum()).log()[None]])
         base = hears.base(torch.cat([given.values[i], SPACE.coordinates(given.points[i][None])[0]]))
         fade = (1 - (offsets[i].norm() / reach) ** 2) ** 2
-        expected = expected + fade * hears.gate(given.values[i]) * (base + hears.local(local)).relu()
+        terms = (base + hears.local(local)).relu()
+        for layer in hears.layers:
+            terms = terms + layer(terms).relu()
+        expected = expected + fade * hears.gate(given.values[i]) * terms
     torch.testing.assert_close(found[0], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -125,22 +129,6 @@ def test_a_function_that_is_absent_is_silence():
     other = next(f.name for f in RAGGED_SFT.inputs if f.name != "heat")
     absent, empty = SFTBatch({"heat": heat}, queries), SFTBatch({"heat": heat, other: none}, queries)
     torch.testing.assert_close(gen.predict(absent, mesh), gen.predict(empty, mesh))
-
-
-def test_further_layers_of_ears_are_applied_to_every_pair():
-    with torch.random.fork_rng():
-        torch.manual_seed(3)
-        plain, deep = Ear(4, 2, 8), Ear(4, 2, 8, num_layers=1)
-    deep.load_state_dict(plain.state_dict(), strict=False)
-    given, sizes, item = samples(6), torch.ones(6, 2), torch.zeros(1, dtype=torch.long)
-    point = SPACE.sample(1, seeded(9))
-    alone = [replace(given, points=given.points[i : i + 1], values=given.values[i : i + 1], items=item) for i in range(6)]
-    expected = 0.0
-    for each in alone:
-        gate = plain.gate(each.values)
-        terms = plain(point, item, each, sizes[:1], 1, 6, SPACE) / gate
-        expected = expected + gate * (terms + deep.layers[0](terms).relu())
-    torch.testing.assert_close(deep(point, item, given, sizes, 1, 6, SPACE), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_queries_hear_the_functions_that_are_named():

@@ -28,25 +28,29 @@ CONFIGS = {
     "values": replace(LINEAR, samples_see="value", num_heard=0),
     "octaves": replace(LINEAR, num_octaves=2),
     "no rounds": replace(LINEAR, rounds=0),
+    "ears": replace(LINEAR, ear_layers=2, hears=("walls",), num_heard=5),
     "finest": replace(LINEAR, reads="finest", passes=2, fitted=True),
 }
 SPACES = {"box": Box(), "sphere": Sphere()}
 
 
-def sft_on(space: Space) -> SFT:
+def sft_on(space: Space, scales: bool = True, shifts: bool = False) -> SFT:
     """Two functions, of which one has two channels, and answers of both kinds."""
-    outputs = OutputFunction("flow", 2, scales=True), OutputFunction("total", integrated=True, scales=True)
-    return SFT(space, (InputFunction("sources", 2, scales=True), InputFunction("walls", scales=True)), outputs)
+    outputs = OutputFunction("flow", 2, scales=scales), OutputFunction("total", integrated=True, scales=scales, shifts=shifts)
+    return SFT(space, (InputFunction("sources", 2, scales=scales), InputFunction("walls", scales=scales, shifts=shifts)), outputs)
 
 
-def case(space: Space, config: NetworkConfig) -> tuple[GraphElementNetwork, Mesh, SFTBatch]:
-    network = build_network(sft_on(space), config)
+def case(space: Space, config: NetworkConfig, **declared: bool) -> tuple[GraphElementNetwork, Mesh, SFTBatch]:
+    """A network whose functions have means and scales of their own, a mesh and a batch."""
+    network = build_network(sft_on(space, **declared), config)
     inputs = {
         "sources": FunctionSamples(space.sample(15, seeded(1)), torch.randn(15, 2, generator=seeded(2))),
         "walls": FunctionSamples(space.sample(9, seeded(3)), torch.randn(9, 1, generator=seeded(4))),
     }
-    mesh = scattered_mesh(space, 30, seeded(5)).nested()
-    return network, mesh, SFTBatch(inputs, {"flow": Queries(space.sample(20, seeded(6))), "total": Queries(None)})
+    batch = SFTBatch(inputs, {"flow": Queries(space.sample(20, seeded(6))), "total": Queries(None)})
+    targets = {"flow": 3 + torch.randn(20, 2, generator=seeded(8)), "total": torch.full((1, 1), 7.0)}
+    network.fit_normalisation([replace(with_values(batch, lambda values: 5 + 2 * values), targets=targets)])
+    return network, scattered_mesh(space, 30, seeded(5)).nested(), batch
 
 
 def with_values(batch: SFTBatch, change) -> SFTBatch:
@@ -58,7 +62,23 @@ def with_values(batch: SFTBatch, change) -> SFTBatch:
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 @pytest.mark.usefixtures("double")
 def test_answers_to_a_sum_are_the_sum_of_the_answers(space: Space, config: NetworkConfig):
-    network, mesh, batch = case(space, config)
+    assert_linear(space, config)
+
+
+@pytest.mark.parametrize("declared", [{"scales": False}, {"shifts": True}, {"scales": False, "shifts": True}])
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.usefixtures("double")
+def test_they_are_whatever_functions_declare(declared: dict[str, bool], relative: bool):
+    assert_linear(Box(), replace(LINEAR, relative=relative), **declared)
+
+
+@pytest.mark.usefixtures("double")
+def test_pieces_are_linear_as_long_as_the_same_values_are_equal():
+    assert_linear(Box(), replace(LINEAR, samples_see="piece"))
+
+
+def assert_linear(space: Space, config: NetworkConfig, **declared: bool) -> None:
+    network, mesh, batch = case(space, config, **declared)
     other = with_values(batch, lambda values: torch.randn(values.shape, generator=seeded(7)))
     both = replace(
         batch,
@@ -120,6 +140,26 @@ def test_gated_perceptrons_and_decoders_see_the_other_inputs_in_factors_alone():
         assert not torch.allclose(net(torch.cat([linear, others + 1], -1)), answers, atol=1e-3)
 
 
+def test_stages_find_fields_of_values_also_where_samples_are_informed():
+    network, mesh, batch = case(Sphere(), CONFIGS["finest"])
+    one = network.meshes(mesh, 1)
+    inputs, _ = network.seen(batch, one.space)
+    found = network.find(inputs, one)
+    told = network.informed(inputs, network.settle(inputs, one, found), one, found)
+    for known, anew in zip(network.settle(told, one, found), network.settle(told, one), strict=True):
+        assert torch.allclose(known, anew, atol=1e-5)
+
+
 def test_linear_networks_say_what_they_need():
     with pytest.raises(InputError, match=r"network.norm=none"):
         replace(DEFAULT, gated=True, linear=True)
+    with pytest.raises(InputError, match=r"network.edges_see=offset"):
+        replace(LINEAR, edges_see="nothing", nodes_see="nothing")
+    with pytest.raises(InputError, match=r"set network.num_heard"):
+        replace(LINEAR, num_heard=0, ear_layers=1)
+    mixed = SFT(Box(), (InputFunction("u", scales=True),), (OutputFunction("v"),))
+    with pytest.raises(InputError, match=r"u scales, v does not: set network.relative=false"):
+        build_network(mixed, LINEAR)
+    classes = SFT(Box(), (InputFunction("u"),), (OutputFunction("v", 3, loss="cross_entropy"),))
+    with pytest.raises(InputError, match=r"need outputs with a squared error; got v"):
+        build_network(classes, LINEAR)

@@ -12,7 +12,7 @@ from graphelements.building import build_network
 from graphelements.data.houses import Heater, Scenario, encode
 from graphelements.errors import InputError
 from graphelements.functions import SFT, InputFunction, OutputFunction
-from graphelements.network_config import DEFAULT
+from graphelements.network_config import ATTENTION, DEFAULT
 from graphelements.sample_cells import num_shapes, sample_cells, sample_pieces
 from graphelements.samples import FunctionSamples
 from graphelements.spaces import Box, Sphere
@@ -71,6 +71,13 @@ def test_items_and_functions_do_not_mix(dim: int):
             torch.testing.assert_close(found.shapes[rows], alone.shapes)
 
 
+def test_values_are_equal_if_all_channels_are():
+    points = torch.cartesian_prod(torch.linspace(0, 1, 2), torch.linspace(0, 1, 2))
+    values = torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 2.0], [1.0, 2.0]])
+    (found,) = sample_pieces([FunctionSamples(points, values)], 1, Box())
+    torch.testing.assert_close(found.shapes[:, -1].exp(), torch.full((4,), 2.0))
+
+
 def test_none_and_one_sample():
     for num in (0, 1):
         (found,) = sample_pieces([FunctionSamples(torch.full((num, 2), 0.5), torch.ones(num, 1))], 1, Box())
@@ -80,5 +87,6 @@ def test_none_and_one_sample():
 
 def test_pieces_need_a_box():
     sft = SFT(Sphere(), (InputFunction("u"),), (OutputFunction("v"),))
-    with pytest.raises(InputError, match=r"samples_see=cell"):
-        build_network(sft, replace(DEFAULT, samples_see="piece"))
+    for config in (DEFAULT, ATTENTION):
+        with pytest.raises(InputError, match=r"samples_see=cell"):
+            build_network(sft, replace(config, samples_see="piece"))

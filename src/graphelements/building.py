@@ -29,17 +29,18 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
     """A network for this SFT with freshly drawn weights; the class of the config says of which kind."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
+        require(
+            config.samples_see != "piece" or sft.space.intrinsic_dim == sft.space.dim,
+            f"pieces need a box; this space is {sft.space}, set network.samples_see=cell",
+        )
         if isinstance(config, AttentionConfig):
             return build_attention(sft, config)
+        if config.linear:
+            _check_linear(sft, config)
         dim, latent = sft.space.dim, config.latent_size
         require(
             not config.fitted or sft.space.intrinsic_dim == 2,
             f"fields are fitted on a plane or a sphere; this space is {sft.space}, set network.fitted=false",
-        )
-
-        require(
-            config.samples_see != "piece" or sft.space.intrinsic_dim == dim,
-            f"pieces need a box; this space is {sft.space}, set network.samples_see=cell",
         )
 
         def seeing(num_values: int, sees: Sees, num_linear: int) -> Perceptron | GatedPerceptron:
@@ -71,10 +72,9 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
         reader = seeing(latent, "offset", latent if config.linear else 0) if config.decoder_sees == "offset" else None
         share = nn.Linear(dim if config.linear else latent, 1) if config.reads == "all" else None
         ears = {}
-        if config.num_heard > 0:
-            for name in _heard(config, sft):
-                num, linear = told[name]
-                ears[name] = Ear(num, dim, config.encoder_hidden[-1], linear, config.ear_layers)
+        for name in _heard(config, sft):
+            num, linear = told[name]
+            ears[name] = Ear(num, dim, config.encoder_hidden[-1], linear, config.ear_layers)
         field_encoder: nn.Module | None = None
         if config.fitted:
             num, linear = num_fitted([f.channels for f in sft.inputs])
@@ -101,7 +101,7 @@ def _build_decoder(config: NetworkConfig, sft: SFT, function: OutputFunction) ->
     num_linear = config.latent_size
     num_inputs = num_linear + function.conditions
     if not function.integrated:
-        num_heard = len(_heard(config, sft)) * config.encoder_hidden[-1] if config.num_heard > 0 else 0
+        num_heard = sum(config.encoder_hidden[-1] for _ in _heard(config, sft))
         num_known, num_values = num_fitted([f.channels for f in sft.inputs]) if config.fitted else (0, 0)
         num_linear += num_heard + num_values
         num_inputs += num_heard + num_known
@@ -114,8 +114,21 @@ def _build_decoder(config: NetworkConfig, sft: SFT, function: OutputFunction) ->
     return Perceptron((num_inputs, *config.decoder_hidden, function.channels))
 
 
+def _check_linear(sft: SFT, config: NetworkConfig) -> None:
+    functions = [*sft.inputs, *sft.outputs]
+    kinds = ", ".join(f"{f.name} {'scales' if f.scales else 'does not'}" for f in functions)
+    require(
+        not config.relative or len({f.scales for f in functions}) == 1,
+        f"in a linear network with frames all functions scale or none does; here {kinds}: set network.relative=false",
+    )
+    others = [f.name for f in sft.outputs if f.loss != "squared_error"]
+    require(not others, f"linear networks need outputs with a squared error; got {', '.join(others)}, set network.linear=false")
+
+
 def _heard(config: NetworkConfig, sft: SFT) -> list[str]:
     """The functions whose samples are heard."""
+    if config.num_heard == 0:
+        return []
     names = [f.name for f in sft.inputs]
     unknown = sorted(set(config.hears) - set(names))
     require(not unknown, f"network.hears: there is no input {', '.join(unknown)}; the inputs are {', '.join(names)}")

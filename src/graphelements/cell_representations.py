@@ -91,7 +91,7 @@ class Barycentric(Representation):
         here, positions = points.detach(), mesh.positions.detach()
         tried, most = self.CANDIDATES, max(triangle_counts)
         if most <= self.DENSE:
-            tried, chosen = most, self._among_all(here, items, mesh)
+            tried, chosen = most, self._among_all(here, items, mesh, triangle_counts)
         else:
             chosen = self._containing(here, items, positions, triangles, triangle_counts, tried)
         left = torch.nonzero(chosen < 0)[:, 0]
@@ -130,23 +130,23 @@ class Barycentric(Representation):
         return torch.cat(rows), mesh.per_item([len(of_part) for of_part in per_part])
 
     def _among_all(
-        self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion, slack: float = 1e-6
+        self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion, counts: list[int]
     ) -> Int[Tensor, " points"]:
-        """The triangle around each point, up to `slack`, among all of its item; -1 if none. Items of one mesh go together."""
+        """The triangle around each point, up to rounding, among all of its item; -1 if none. Items of one mesh go together."""
         chosen, parts = torch.full_like(items, -1), torch.tensor(mesh.part_of_item, device=items.device)[items]
-        counts = mesh.per_item([len(_triangles(part.cells)) for part in mesh.parts])
         starts = torch.tensor([0, *itertools.accumulate(counts)], device=items.device)[items]
         for number, part in enumerate(mesh.parts):
             cells, all_rows = _triangles(part.cells), torch.nonzero(parts == number)[:, 0]
-            a, b, c = _lifted(part.positions.detach())[cells].unbind(1)
+            middle = part.positions.detach().double().mean(0) * (points.shape[-1] == 2)  # digits of places far from 0
+            a, b, c = _lifted(part.positions.detach() - middle)[cells].unbind(1)
             volume = (a * torch.linalg.cross(b, c)).sum(-1)
             flat = volume.abs() <= _FLAT * _longest(a, b, c) * (a.norm(dim=-1) if points.shape[-1] == 3 else 1.0)
             volume = torch.where(flat, torch.nan, volume)[:, None]
             sides = [torch.linalg.cross(v, w) / volume for v, w in ((b, c), (c, a), (a, b))]
             for rows in all_rows.split(max(1, self.TABLE // max(1, len(cells)))) if len(cells) else ():
-                first, second, third = (_lifted(points[rows]) @ side.T for side in sides)  # the weights of all corners
+                first, second, third = (_lifted(points[rows] - middle) @ side.T for side in sides)  # the weights of all corners
                 best, which = torch.minimum(torch.minimum(first, second), third).nan_to_num(-torch.inf).max(-1)
-                chosen[rows] = torch.where(best >= -slack, starts[rows] + which, -1)
+                chosen[rows] = torch.where(best >= -1e-6, starts[rows] + which, -1)
         return chosen
 
     def _containing(

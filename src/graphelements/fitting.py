@@ -38,6 +38,9 @@ AT_ONCE = 2**23
 """Numbers in the matrices that are solved together."""
 BARYCENTRIC = Barycentric()
 
+Prior = tuple[Float[Tensor, "_nodes 1"], list[Float[Tensor, "_nodes _nodes"]]]
+"""The areas of nodes, and Q of every range."""
+
 
 def num_fitted(channels: Sequence[int]) -> tuple[int, int]:
     """How many numbers are known of functions of so many channels at every node, and how many of them, which come first, are
@@ -67,8 +70,8 @@ def fit_fields(inputs: Mapping[str, FunctionSamples], channels: Mapping[str, int
     """
     if any(part.num_nodes > MOST_NODES for part in mesh.parts):
         mesh = union(mesh.per_item([_coarse(part) for part in mesh.parts]))
-    precisions = [_precisions(part) for part in mesh.parts]
-    values, variances = zip(*(_fitted(mesh, precisions, inputs.get(name), num) for name, num in channels.items()), strict=True)
+    priors = [_prior(part) for part in mesh.parts]
+    values, variances = zip(*(_fitted(mesh, priors, inputs.get(name), num) for name, num in channels.items()), strict=True)
     return Fields(mesh, torch.cat([*values, *variances], -1), num_fitted(list(channels.values()))[1])
 
 
@@ -85,7 +88,7 @@ def _coarse(mesh: Mesh) -> Mesh:
 
 
 def _fitted(
-    mesh: MeshUnion, precisions: list[list[Float[Tensor, "_nodes _nodes"]]], samples: FunctionSamples | None, channels: int
+    mesh: MeshUnion, priors: list[Prior], samples: FunctionSamples | None, channels: int
 ) -> tuple[Float[Tensor, "nodes values"], Float[Tensor, "nodes ranges"]]:
     """The fields of one function, and their variances. The items of a mesh are solved for together, as memory allows."""
     samples = samples or FunctionSamples(mesh.positions[:0], mesh.positions.new_zeros(0, channels), mesh.items[:0])
@@ -103,8 +106,8 @@ def _fitted(
             pairs = (own[:, :, None], nodes[:, :, None], nodes[:, None, :])
             normal = normal.index_put(pairs, weights[:, :, None] * weights[:, None, :], accumulate=True)
             right = right.index_put((own, nodes), weights[:, :, None] * given, accumulate=True)
-            areas, found, left = _areas(part)[:, None], [], []
-            for precision in precisions[number]:
+            (areas, precisions), found, left = priors[number], [], []
+            for precision in precisions:
                 factors = torch.linalg.cholesky(normal + precision)
                 solved, of_areas = torch.cholesky_solve(torch.cat([right, areas.expand(len(items), -1, 1)], -1), factors).split(
                     [channels, 1], -1
@@ -118,9 +121,10 @@ def _fitted(
     return fields, variances
 
 
-def _precisions(mesh: Mesh) -> list[Float[Tensor, "nodes nodes"]]:
-    """Q of every range on the nodes of a mesh, with P1 elements on its triangles; nodes of none know nothing of each other."""
-    areas = _areas(mesh)
+def _prior(mesh: Mesh) -> Prior:
+    """On the nodes of a mesh, with P1 elements on its triangles; nodes of none know nothing of each other."""
+    areas = union(mesh, 1).areas.double()
+    areas = areas.clamp(min=SMALLEST * float(areas.detach().mean()))
     stiffness = torch.diag(torch.zeros_like(areas))
     if mesh.cells is not None and mesh.cells.shape[1] == 3 and len(mesh.cells):
         a, b, c = (mesh.positions[mesh.cells] / mesh.space.unit_length).double().unbind(1)
@@ -135,12 +139,7 @@ def _precisions(mesh: Mesh) -> list[Float[Tensor, "nodes nodes"]]:
         root = torch.diag(areas) / length**2 + stiffness
         precision = root @ (root / areas[:, None])
         found.append(precision * _variances(torch.linalg.cholesky(precision)).mean())
-    return found
-
-
-def _areas(mesh: Mesh) -> Float[Tensor, " nodes"]:
-    areas = union(mesh, 1).areas.double()
-    return areas.clamp(min=SMALLEST * float(areas.detach().mean()))
+    return areas[:, None], found
 
 
 def _variances(factors: Float[Tensor, "*items nodes nodes"]) -> Float[Tensor, "*items nodes"]:

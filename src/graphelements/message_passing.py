@@ -95,7 +95,7 @@ class MessagePassing(nn.Module):
 
 class LinearMessagePassing(nn.Module):
     """h_j <- h_j + W2 of the mean over incoming edges of (G h_i) relu(C c_ij + b): linear in the states, by factors that depend
-    on edges alone."""
+    on the features of edges alone."""
 
     def __init__(self, latent_size: int, hidden_size: int, feature_size: int) -> None:
         super().__init__()

@@ -100,8 +100,15 @@ class GraphElementNetwork(SFTNetwork):
         return [*behind, self._found(inputs, mesh)]
 
     def _found(self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion) -> Found:
-        channels = {f.name: f.channels for f in self.sft.inputs}
-        return Found(self.couple(inputs, mesh), fit_fields(inputs, channels, mesh) if self.config.fitted else None)
+        couplings, fields = self.couple(inputs, mesh), None
+        if self.config.fitted:
+            channels = {f.name: f.channels for f in self.sft.inputs}
+            given = inputs
+            if self.config.linear:  # what was read at a sample's place stands before its values
+                seen = {f.name: seen_channels(f, self.config, self.sft.space.dim) for f in self.sft.inputs}
+                given = {name: replace(each, values=each.values[:, -seen[name] :]) for name, each in inputs.items()}
+            fields = fit_fields(given, channels, mesh)
+        return Found(couplings, fields)
 
     def couple(self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion) -> Couplings:
         """Which nodes of a mesh the samples of every function touch."""
@@ -118,8 +125,11 @@ class GraphElementNetwork(SFTNetwork):
         """Samples as `seen` gives them, each with z at its place beside its value."""
         places = {name: Queries(each.points, items=each.items) for name, each in inputs.items()}
         there = self.recall(states, places, mesh, None if found is None else [each.couplings for each in found])
-        order = -1 if self.config.linear else 1  # there, what is linear in values comes first
-        return {name: replace(each, values=torch.cat([each.values, there[name]][::order], -1)) for name, each in inputs.items()}
+        told = {}
+        for name, each in inputs.items():
+            both = (there[name], each.values) if self.config.linear else (each.values, there[name])  # what is linear comes first
+            told[name] = replace(each, values=torch.cat(both, -1))
+        return told
 
     def told(self, name: str, samples: FunctionSamples, space: Space) -> Float[Tensor, "samples values"]:
         """What encoders take of samples as `seen` or as `informed` gives them: those told nothing are told zeros; and places."""
@@ -244,7 +254,8 @@ class GraphElementNetwork(SFTNetwork):
                 latents = self.gather(states_here, query, mesh)
             judged = latents if query.points is not None or self.config.integration == "area" else None  # sums grow with nodes
             if self.config.linear:  # shares do not depend on values
-                judged = None if query.points is None else mesh.space.coordinates(query.points)
+                there = None if query.points is None else mesh.space.coordinates(query.points)
+                judged = there if there is not None or judged is None else latents.new_zeros(len(latents), mesh.space.dim)
             if self.share is not None and judged is not None:  # also without coarser meshes: all weights have gradients
                 left = mesh.has_coarser[query.items] * torch.sigmoid(self.share(judged) - DOUBT)
                 latents = torch.lerp(latents, known.get(name, latents), left)
@@ -361,8 +372,10 @@ class GraphElementNetwork(SFTNetwork):
         return mesh.per_item([part.diameter for part in mesh.parts]) if fixed == "diameter" else [fixed] * mesh.num_items
 
     def graph(self, mesh: MeshUnion) -> Graph:
-        """Edges with what messages see of them: the offset in units of the receiver's spacing, its length, and the level."""
+        """Edges with what messages see of them: the offset in units of the receiver's spacing, its length, and the level; in a
+        linear network, whose states cannot say it, also what the receiver sees of itself."""
         features = mesh.edge_features if self.config.edges_see == "offset" else mesh.positions.new_zeros(len(mesh.senders), 0)
         if self.config.linear and self.config.nodes_see != "nothing":
             features = torch.cat([features, mesh.node_features(self.config.nodes_see == "place")[mesh.receivers]], -1)
-        return Graph(mesh.senders, mesh.receivers, features, mesh.degrees, mesh.tables if self.kernels else None)
+        tables = mesh.tables if self.kernels and not self.config.linear else None
+        return Graph(mesh.senders, mesh.receivers, features, mesh.degrees, tables)

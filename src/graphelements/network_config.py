@@ -38,7 +38,8 @@ class NetworkConfig:
     octaves count among the values.
     `linear`: answers are linear in the values of all samples together, for any weights: encoders, messages, readers, ears and
     decoders multiply what is linear in values by factors that depend on places and cells alone, as the matrices of finite
-    elements do. There is no norm then, and nothing is added to states.
+    elements do. There is no norm then, nothing is added to states, values are scaled and not centred, and messages are averaged:
+    `aggregation`, `message_size` and `node_hidden` do not apply.
     `fitted`: smooth fields are fitted to the samples of every function first (see `fitting`); nodes and decoders see them.
     `num_heard`: a query hears so many of the nearest samples of every function directly, besides what it reads from nodes (see
     `hearing`), or of those functions that `hears` names, with `ear_layers` further layers for every pair of query and sample.
@@ -99,6 +100,14 @@ class NetworkConfig:
             not self.linear or (self.gated and self.residual and self.norm == "none" and self.decoder_layers > 0),
             "linear networks are gated and residual, have no norm, and have layers in decoders; "
             "set network.gated=true, network.residual=true, network.norm=none and network.decoder_layers=2",
+        )
+        require(
+            not self.linear or self.rounds == 0 or (self.edges_see, self.nodes_see) != ("nothing", "nothing"),
+            "messages of linear networks depend on edges: set network.edges_see=offset, or network.rounds=0",
+        )
+        require(
+            self.num_heard > 0 or (self.hears == () and self.ear_layers == 0),
+            "hears and ear_layers are for networks that hear samples; set network.num_heard",
         )
         require(
             self.decoder_layers == 0 or (self.decoder_layers > 0 and len(self.decoder_hidden) == 1),

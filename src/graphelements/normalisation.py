@@ -20,12 +20,14 @@ class Normaliser(nn.Module):
         self.register_buffer("mean", torch.zeros(channels))
         self.register_buffer("scale", torch.ones(channels))
 
-    def fit(self, values: Iterable[Float[Tensor, "_ channels"]]) -> None:
-        """Take mean and standard deviation from training values; a channel that never varies keeps the scale 1."""
+    def fit(self, values: Iterable[Float[Tensor, "_ channels"]], centred: bool = True) -> None:
+        """Take mean and standard deviation from training values; a channel that never varies keeps the scale 1. The mean stays 0
+        if values are not to be `centred`."""
         rows = torch.cat([self.mean.new_zeros(0, len(self.mean)).double(), *(v.detach().double() for v in values)])
         if len(rows):
             deviation = rows.std(0, correction=0)
-            self.mean.copy_(rows.mean(0))
+            if centred:
+                self.mean.copy_(rows.mean(0))
             self.scale.copy_(torch.where(deviation > 1e-12 * rows.abs().amax(0), deviation, 1.0))
 
     def normalised(self, values: Float[Tensor, "n channels"]) -> Float[Tensor, "n channels"]:

@@ -29,7 +29,8 @@ class Cells:
     """`log_sizes`: of the root mean square offset to the fellows along each axis, in units of the space; on a sphere, whose
     axes mean nothing to a sample, along any of its two directions.
 
-    `shapes`: how the offsets along every two axes go together, and on which side of the sample its fellows are; from -1 to 1.
+    `shapes`: how the offsets along every two axes go together, and on which side of the sample its fellows are, from -1 to 1; of
+    pieces, see `sample_pieces`.
     """
 
     log_sizes: Float[Tensor, "samples dim"]
@@ -46,8 +47,8 @@ def sample_pieces(functions: Sequence[FunctionSamples], num_items: int, space: S
     them together.
 
     `log_sizes` are those of a box that is the piece's divided by the number of its samples; `shapes` how the piece's samples
-    go together along every two axes, where in the piece the sample is (from -1 to 1), and the logarithm of how many there are. A
-    sample that has no equal has a cell among its nearest fellows, as in `sample_cells`.
+    go together along every two axes (about 0 in a box), where in the piece the sample is (from -1 to 1), and the logarithm of how
+    many there are. A sample that has no equal has a cell among its nearest fellows, as in `sample_cells`.
     """
     found = []
     for samples, alone in zip(functions, sample_cells(functions, num_items, space, compiled), strict=True):

@@ -158,11 +158,12 @@ class SFTNetwork(nn.Module, ABC):
         batches = list(batches)
         for batch in batches:
             self.sft.validate(batch, next(self.parameters()).dtype)
+        centred = not (isinstance(self.config, NetworkConfig) and self.config.linear)
         for name in self.input_scales:
-            self.input_scales[name].fit([b.inputs[name].values for b in batches if name in b.inputs])
+            self.input_scales[name].fit([b.inputs[name].values for b in batches if name in b.inputs], centred)
         for name in self.output_scales:
             if self.losses[name].normalised:
-                self.output_scales[name].fit([b.targets[name] for b in batches if name in b.targets])
+                self.output_scales[name].fit([b.targets[name] for b in batches if name in b.targets], centred)
         found: dict[str, list[Tensor]] = {name: [] for name in self.cell_scales}
         for batch in batches if found else ():
             inputs, _ = self._in_frame(batch)

@@ -27,7 +27,7 @@ def kriged(
     def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return matern(np.linalg.norm(a[:, None] - b, axis=-1), length) - common
 
-    known = correlations(points, points) + JITTER * np.eye(len(points))
+    known = correlations(points, points) + JITTER * (1 - common) * np.eye(len(points))
     return correlations(there, points) @ np.linalg.solve(known, values)
 
 
