@@ -46,19 +46,17 @@ def sample_pieces(functions: Sequence[FunctionSamples], num_items: int, space: S
     """The cells of samples by pieces: an item's samples of equal values, such as those of one heater, stand for the box around
     them together.
 
-    `log_sizes` are those of a box that is the piece's divided by the number of its samples; `shapes` how the piece's samples
-    go together along every two axes (about 0 in a box), where in the piece the sample is (from -1 to 1), and the logarithm of how
-    many there are. A sample that has no equal has a cell among its nearest fellows, as in `sample_cells`.
+    `log_sizes` are those of a box like the piece's whose volume is divided by the number of its samples; `shapes` how the
+    piece's samples go together along every two axes (about 0 in a box), where in the piece the sample is (from -1 to 1), and the
+    logarithm of how many there are. A sample that has no equal has a cell among its nearest fellows, as in `sample_cells`.
     """
     found = []
     for samples, alone in zip(functions, sample_cells(functions, num_items, space, compiled), strict=True):
         if len(samples.points) == 0:
             found.append(Cells(alone.log_sizes, pad(alone.shapes, (0, 1))))
             continue
-        points, keys = (
-            samples.points / space.unit_length,
-            torch.cat([samples.items.to(samples.values)[:, None], samples.values], -1),
-        )
+        points = samples.points / space.unit_length
+        keys = torch.cat([samples.items.to(samples.values)[:, None], samples.values], -1)
         piece, num = torch.unique(keys, dim=0, return_inverse=True, return_counts=True)[1:]
         rows, like = piece[:, None].expand_as(points), points.new_zeros(len(num), points.shape[-1])
         low = like.scatter_reduce(0, rows, points, "amin", include_self=False)[piece]
@@ -70,6 +68,7 @@ def sample_pieces(functions: Sequence[FunctionSamples], num_items: int, space: S
         pairs = [centred[:, i] * centred[:, j] for i, j in combinations(range(points.shape[-1]), 2)]
         together = points.new_zeros(len(num), len(pairs)).index_add(0, piece, torch.stack(pairs, -1) if pairs else points[:, :0])
         log_sizes = width.log() - share.log() / points.shape[-1]
+        # 1 / 12 is the variance along an axis of a box that is evenly filled
         shapes = torch.cat([12 * together[piece] / share, (2 * points - low - high) / width], -1)
         lonely = share == 1
         shapes = torch.cat([torch.where(lonely, alone.shapes, shapes), share.log()], -1)

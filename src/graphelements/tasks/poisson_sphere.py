@@ -36,15 +36,13 @@ OURS = RunConfig(
     TrainingConfig(steps=4600, learning_rate=8e-3, optimizer="muon", validate_every=2300),
 )
 
-RIVALS = tuned_rivals(SYMMETRIES, np_training=(16000, 4000), attention_training=(8000, 4000))  # for about as long as ours
-
 PRESETS = {
     "default": OURS,
     "paper": RunConfig(PAPER, MeshConfig(edges="radius", radius=1.0), training=TrainingConfig(steps=4000)),
     "np": RunConfig(
         NEURAL_PROCESS, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=4500, learning_rate=1e-3)
     ),
-    **RIVALS,
+    **tuned_rivals(SYMMETRIES, np_training=(16000, 4000), attention_training=(8000, 4000)),  # for about as long as ours
 }
 
 
