@@ -73,8 +73,8 @@ def test_they_are_whatever_functions_declare(declared: dict[str, bool], relative
 
 
 @pytest.mark.usefixtures("double")
-def test_pieces_are_linear_as_long_as_the_same_values_are_equal():
-    assert_linear(Box(), replace(LINEAR, samples_see="piece"))
+def test_boxes_are_linear_as_long_as_the_same_values_are_equal():
+    assert_linear(Box(), replace(LINEAR, samples_see="box"))
 
 
 def assert_linear(space: Space, config: NetworkConfig, **declared: bool) -> None:

@@ -30,8 +30,8 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         require(
-            config.samples_see != "piece" or sft.space.intrinsic_dim == sft.space.dim,
-            f"pieces need a box; this space is {sft.space}, set network.samples_see=cell",
+            config.samples_see != "box" or sft.space.intrinsic_dim == sft.space.dim,
+            f"boxes of samples need a space that is a box; this space is {sft.space}, set network.samples_see=cell",
         )
         if isinstance(config, AttentionConfig):
             return build_attention(sft, config)

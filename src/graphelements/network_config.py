@@ -9,8 +9,8 @@ from .configs import require_types
 from .errors import require
 
 Sees = Literal["value", "position", "offset"]
-SampleSees = Literal["value", "cell", "patch", "piece"]
-LIKENESS = {"cell": 0.0, "patch": 0.3, "piece": 0.0}
+SampleSees = Literal["value", "cell", "patch", "box"]
+LIKENESS = {"cell": 0.0, "patch": 0.3, "box": 0.0}
 """What a difference of values counts for among the fellows that judge a cell: see `sample_cells`."""
 MOST_OCTAVES = 16  # periods down to a 30,000th of the space
 
@@ -23,8 +23,8 @@ class NetworkConfig:
     "offset" (the offset to each touched node in units of its spacing, and the logarithm of the spacing).
     With "offset", the reader rho between nodes and decoder has the hidden sizes of the encoders.
     `samples_see`: "value" (paper), or "cell": the size and shape of the cell around the sample, and the value times the cell's
-    volume, besides; "patch": the same with cells judged among samples of like values; "piece": the same with samples of equal
-    values taken together, see `sample_pieces`. `relative` makes exact what the functions
+    volume, besides; "patch": the same with cells judged among samples of like values; "box": the same with samples of equal
+    values made one, see `sample_boxes`. `relative` makes exact what the functions
     declare (`scales`, `shifts`): the network sees an item's values relative to their own level and size.
     `num_octaves`: above 0, all encoders see where a sample is, as coordinates and so many octaves of sines and cosines of them
     (`place_features`), and so do decoders that see a query's place: small differences of place can then matter.

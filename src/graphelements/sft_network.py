@@ -17,7 +17,7 @@ from .losses import KINDS, mean_over_items
 from .meshes import Mesh
 from .network_config import LIKENESS, AnyNetworkConfig, NetworkConfig
 from .normalisation import Normalisers
-from .sample_cells import Cells, num_shapes, sample_cells, sample_pieces
+from .sample_cells import Cells, num_shapes, sample_boxes, sample_cells
 from .samples import FunctionSamples, SFTBatch
 from .spaces import Space
 from .unions import MeshUnion, union
@@ -56,13 +56,15 @@ class SFTNetwork(nn.Module, ABC):
         """Answers in original units to any number of queries, in bounded memory and without gradients."""
 
     def seen(self, batch: SFTBatch, space: Space | None = None) -> tuple[dict[str, FunctionSamples], Frame | None]:
-        """The inputs as encoders see them: values in network units, and with "cell" what the samples stand for besides.
+        """The inputs as encoders see them: values in network units, and with "cell" what the samples stand for besides; with
+        "box" samples of equal values are one.
 
         With `relative`, values are relative to the item's frame, and `restored` puts outputs back into it.
         """
         inputs, frame = self._in_frame(batch)
         if self.config.samples_see in LIKENESS:
-            all_cells, dim = self._cells(inputs, batch.num_items, space or self.sft.space), self.sft.space.intrinsic_dim
+            inputs, all_cells = self._cells(inputs, batch.num_items, space or self.sft.space)
+            dim = self.sft.space.intrinsic_dim
             for (name, samples), cells in zip(inputs.items(), all_cells, strict=True):
                 values, scale = samples.values, self.cell_scales[name]
                 volumes = (dim * (cells.log_sizes - scale.mean).mean(-1, keepdim=True)).exp()
@@ -76,11 +78,16 @@ class SFTNetwork(nn.Module, ABC):
         inputs = {f.name: replace(samples := batch.inputs[f.name], values=self._relative(f, samples, frame)) for f in functions}
         return inputs, frame
 
-    def _cells(self, inputs: Mapping[str, FunctionSamples], num_items: int, space: Space) -> list[Cells]:
-        """Of samples whose values are in network units."""
-        if self.config.samples_see == "piece":
-            return sample_pieces(list(inputs.values()), num_items, space, self.compiled_kernels)
-        return sample_cells(list(inputs.values()), num_items, space, self.compiled_kernels, LIKENESS[self.config.samples_see])
+    def _cells(
+        self, inputs: Mapping[str, FunctionSamples], num_items: int, space: Space
+    ) -> tuple[dict[str, FunctionSamples], list[Cells]]:
+        """Of samples whose values are in network units: what encoders take for samples, and their cells."""
+        functions, here = list(inputs.values()), (num_items, space, self.compiled_kernels)
+        if self.config.samples_see == "box":
+            functions, cells = sample_boxes(functions, *here)
+        else:
+            cells = sample_cells(functions, *here, LIKENESS[self.config.samples_see])
+        return dict(zip(inputs, functions, strict=True)), cells
 
     def cell_sizes(self, name: str, samples: FunctionSamples) -> Float[Tensor, "samples dim"]:
         """Of a function's samples as `seen` gives them: the sizes of their cells, in units of the space; one without cells."""
@@ -167,7 +174,7 @@ class SFTNetwork(nn.Module, ABC):
         found: dict[str, list[Tensor]] = {name: [] for name in self.cell_scales}
         for batch in batches if found else ():
             inputs, _ = self._in_frame(batch)
-            for name, cells in zip(inputs, self._cells(inputs, batch.num_items, self.sft.space), strict=True):
+            for name, cells in zip(inputs, self._cells(inputs, batch.num_items, self.sft.space)[1], strict=True):
                 found[name].append(cells.log_sizes)
         for name, log_sizes in found.items():
             self.cell_scales[name].fit(log_sizes)
@@ -196,7 +203,7 @@ def seen_channels(function: InputFunction, config: AnyNetworkConfig, dim: int) -
     """How many numbers of a sample an encoder sees: its channels, and with "cell" those times the volume and the cell itself."""
     if config.samples_see == "value":
         return function.channels
-    return 2 * function.channels + dim + num_shapes(dim, config.samples_see == "piece")
+    return 2 * function.channels + dim + num_shapes(dim, config.samples_see == "box")
 
 
 def linear_channels(function: InputFunction, config: NetworkConfig) -> int:

@@ -136,9 +136,9 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path, arguments: lis
 
 
 def test_the_table_of_changes_needs_no_figure() -> None:
-    only = "unchanged,no-message-passing"
+    only = "default-unchanged,default-no-message-passing"
     outcome = call("reproduce", "default-ablation", "--quick", "--quiet", "--out", "here", "--only", only)
     assert outcome.code == 0
     assert "`network.rounds=0`" in outcome.out
     assert not list(Path("here").glob("*.png"))
-    assert {path.stem for path in Path("here").glob("*-0.json")} == {"unchanged-0", "no-message-passing-0"}
+    assert {path.stem for path in Path("here").glob("*-0.json")} == {"default-unchanged-0", "default-no-message-passing-0"}

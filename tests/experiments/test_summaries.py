@@ -58,7 +58,7 @@ def test_what_was_not_run_is_not_in_the_table(tmp_path: Path) -> None:
     table = table_of(summarised(POISSON_SQUARE, {"np": paths["np"]}, "authors' houses", "poisson_houses", quick=True))
     assert "attention" not in table
     assert "default" not in table
-    assert row(table, "neural process")[2] == "6.000 whatever the mesh"
+    assert row(table, "neural process")[2] == "7.000 whatever the mesh"
     assert "on 4 unseen houses (authors' houses), from `poisson_houses`" in table
     assert "Quick form" in table
 
@@ -92,8 +92,9 @@ def test_models_for_one_mesh_each_are_one_line(tmp_path: Path) -> None:
 
 def test_changes_stand_beside_the_unchanged_with_their_ratio(tmp_path: Path) -> None:
     table = table_of(summary_of(tmp_path, "default-ablation", num_seeds=1))
-    assert row(table, "unchanged")[2:] == ["0.250 (x 1.00)", "0.143 (x 1.00)", "0.062 (x 1.00)"]
-    assert row(table, "no message passing")[2:] == ["0.500 (x 2.00)", "0.286 (x 2.00)", "0.125 (x 2.00)"]
+    assert row(table, "default: unchanged")[2:] == ["0.250 (x 1.00)", "0.143 (x 1.00)", "0.062 (x 1.00)"]
+    assert row(table, "default: no message passing")[2:] == ["0.500 (x 2.00)", "0.286 (x 2.00)", "0.125 (x 2.00)"]
+    assert row(table, "nodes: unchanged")[2].endswith(" (x 1.00)")  # each preset has its own
     assert "`network.rounds=0`" in table
     assert all(f"| {curve.label} |" in table for curve in DEFAULT_ABLATION.curves)
 

@@ -29,10 +29,10 @@ class Experiment:
     """Curves of a task's presets, and how many seeds each has.
 
     `against`: pairs of curves, or a curve and a reference of the task such as "fem", that are compared house by house;
-    `baseline`: the curve to which the table gives the ratio of all others; `settings`: changes of every preset, before a curve's
-    own; `judged_by`: the test houses, or some of the training houses where the results choose settings; `labels`: what tables
-    call the task's references; `items`: what they call houses; `also`: endings of methods that are the same networks judged by
-    other targets, and what tables call those lines.
+    `baselines`: curves to which the table gives the ratio of all others of the same preset; `settings`: changes of every preset,
+    before a curve's own; `judged_by`: the test houses, or some of the training houses where the results choose settings;
+    `labels`: what tables call the task's references; `items`: what they call houses; `also`: endings of methods that are the same
+    networks judged by other targets, and what tables call those lines.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Experiment:
     curves: tuple[Curve, ...]
     against: tuple[tuple[str, str], ...]
     num_seeds: int = 3
-    baseline: str | None = None
+    baselines: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     judged_by: Literal["test", "validation"] = "test"
     labels: tuple[tuple[str, str], ...] = ()

@@ -19,6 +19,7 @@ POISSON_SQUARE = Experiment(
         Curve("paper", "paper, soft nearest", "paper"),
         Curve("paper-grid", "paper, barycentric", "paper-grid"),
         Curve("default", "default (ours)", "default", resolutions=SIZES + LARGER),
+        Curve("near", "ours, near samples heard", "near", resolutions=SIZES + LARGER),
         Curve("nodes", "ours, nodes alone", "nodes", resolutions=SIZES + LARGER),
         Curve("paper-moving", "paper, nodes that learn", "paper-moving"),
         Curve("np", "neural process", "np"),
@@ -54,45 +55,60 @@ POISSON_ABLATION = Experiment(
     labels=LABELS,
 )
 
-CHANGES: dict[str, tuple[str, ...]] = {
-    "no message passing": ("network.rounds=0",),
-    "4 rounds": ("network.rounds=4",),
-    "queries hear no samples": ("network.num_heard=0",),
-    "queries hear 6 samples": ("network.num_heard=6",),
-    "queries hear no samples, plain decoders": ("network.num_heard=0", "network.decoder_layers=0", "network.decoder_hidden=32"),
-    "values without cells": ("network.samples_see=value",),
-    "cells by place alone": ("network.samples_see=cell",),
-    "absolute values": ("network.relative=false",),
-    "no coarser meshes": ("mesh.nested=false",),
-    "queries read the finest mesh": ("network.reads=finest",),
-    "edges over several scales instead": ("mesh.nested=false", "mesh.edges=multiscale", "network.rounds=6"),
-    "no offsets, positions": ("network.encoder_sees=position", "network.decoder_sees=position"),
-    "dense soft nearest": ("network.representation=soft_nearest", "network.sharpness=8"),
-    "one mesh a step": ("batches.meshes=1",),
-    "grids only": ("batches.random_meshes=0",),
-    "nothing above 7x7": ("batches.large_share=0",),
-    "no augmentation": ("batches.symmetries=",),
-    "no norm": ("network.norm=none",),
-    "wider": ("network.latent_size=48", "network.message_size=24", "network.edge_hidden=64", "network.node_hidden=96"),
-    "Adam": ("training.optimizer=adam", "training.learning_rate=0.003"),
+PLAIN = ("network.linear=false", "network.gated=false", "network.norm=layer")  # networks that are not linear
+DEAF = ("network.num_heard=0", "network.hears=", "network.ear_layers=0")
+CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
+    "default": {
+        "no message passing": ("network.rounds=0",),
+        "queries hear no samples": DEAF,
+        "queries hear 2 samples": ("network.num_heard=2",),
+        "ears of one layer": ("network.ear_layers=0",),
+        "not linear": PLAIN,
+        "not linear, no norm": (*PLAIN, "network.norm=none"),
+        "samples as they are, all heard": ("network.samples_see=patch", "network.num_heard=54"),
+        "values without cells": ("network.samples_see=value", "network.num_heard=54"),
+        "absolute values": ("network.relative=false",),
+        "one mesh a step": ("batches.meshes=1",),
+        "no augmentation": ("batches.symmetries=",),
+        "wider": ("network.latent_size=48", "network.edge_hidden=64", "network.encoder_hidden=96", "network.decoder_hidden=96"),
+        "Adam": ("training.optimizer=adam", "training.learning_rate=0.003"),
+    },
+    "nodes": {
+        "no message passing": ("network.rounds=0",),
+        "4 rounds": ("network.rounds=4",),
+        "cells by place alone": ("network.samples_see=cell",),
+        "no coarser meshes": ("mesh.nested=false",),
+        "queries read the finest mesh": ("network.reads=finest",),
+        "edges over several scales instead": ("mesh.nested=false", "mesh.edges=multiscale", "network.rounds=6"),
+        "no offsets, positions": ("network.encoder_sees=position", "network.decoder_sees=position"),
+        "dense soft nearest": ("network.representation=soft_nearest", "network.sharpness=8"),
+        "one mesh a step": ("batches.meshes=1",),
+        "grids only": ("batches.random_meshes=0",),
+        "nothing above 7x7": ("batches.large_share=0",),
+        "no augmentation": ("batches.symmetries=",),
+        "no norm": ("network.norm=none",),
+        "wider": ("network.latent_size=48", "network.message_size=24", "network.edge_hidden=64", "network.node_hidden=96"),
+    },
 }
-"""One change of `default` a line."""
+"""Changes of two presets, one a line: of `default`, and of `nodes`, in which everything goes by the mesh."""
 
 
-def _name(label: str) -> str:
-    return label.lower().replace(",", "").replace(" ", "-")
+def _curve(preset: str, label: str, settings: tuple[str, ...] = ()) -> Curve:
+    name = f"{preset} {label}".lower().replace(",", "").replace(" ", "-")
+    return Curve(name, f"{preset}: {label}", preset, settings, (4, 7, 16))
 
+
+UNCHANGED = {preset: _curve(preset, "unchanged") for preset in CHANGES}
+CHANGED = {preset: [_curve(preset, *change) for change in changes.items()] for preset, changes in CHANGES.items()}
 
 DEFAULT_ABLATION = Experiment(
     "default-ablation",
     "poisson-square",
-    tuple(
-        Curve(_name(label), label, "default", settings, (4, 7, 16)) for label, settings in {"unchanged": (), **CHANGES}.items()
-    ),
-    against=tuple((_name(label), "unchanged") for label in CHANGES),
+    tuple(curve for preset in CHANGES for curve in (UNCHANGED[preset], *CHANGED[preset])),
+    against=tuple((curve.name, UNCHANGED[preset].name) for preset, curves in CHANGED.items() for curve in curves),
     num_seeds=1,
-    baseline="unchanged",
-    settings=("training.steps=3000",),  # about 10 minutes of `default` on one thread
+    baselines=tuple(curve.name for curve in UNCHANGED.values()),
+    settings=("training.steps=3000",),  # about 10 minutes of `nodes` on one thread
     judged_by="validation",
     labels=LABELS,
 )

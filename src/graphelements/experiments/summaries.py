@@ -55,7 +55,7 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
         "experiment": experiment.name,
         "quick": quick,
         "houses": {"origin": origin, "data": data, "scored": everything[0]["contents"]["houses"], "called": experiment.items},
-        "baseline": next((c.label for c in experiment.curves if c.name == experiment.baseline and c.name in saved), None),
+        "baselines": [c.label for c in experiment.curves if c.name in experiment.baselines and c.name in saved],
         "lines": list(lines.values()),
         "references": {
             labels[name]: {key: _over_seeds(scores[:1], scores) for key, scores in sorted(found.items(), key=_size)}
@@ -137,35 +137,36 @@ def title_of(summary: Summary) -> str:
 
 def table_of(summary: Summary) -> str:
     """The summary in Markdown: errors, training, and paired differences."""
-    lines, baseline = summary["lines"], summary["baseline"]
+    lines, baselines = summary["lines"], summary["baselines"]
     known = {int(key): size_name(int(key), error["nodes"]) for line in lines for key, error in _meshed(line["errors"])}
     for errors in summary["references"].values():
         known = {int(key): size_name(int(key), error["nodes"]) for key, error in _meshed(errors)} | known
     sizes = [str(size) for size in sorted(known)]
-    unchanged = next((line["errors"] for line in lines if line["label"] == baseline), {})
+    unchanged = {line["preset"]: line["errors"] for line in lines if line["label"] in baselines}
 
-    def cell(error: Mapping[str, Any] | None, key: str) -> str:
+    def cell(error: Mapping[str, Any] | None, same: Mapping[str, Any] | None = None) -> str:
         if error is None:
             return ""
         digits = max(_digits(error["mean"]), _digits(20 * error["std"]) if error["std"] else 0)  # so that a spread is seen
         spread = "" if error["std"] is None else f" ± {error['std']:.{digits}f}"
-        ratio = f" (x {error['mean'] / unchanged[key]['mean']:.2f})" if key in unchanged else ""
+        ratio = f" (x {error['mean'] / same['mean']:.2f})" if same else ""
         return f"{error['mean']:.{digits}f}{spread}{ratio}"
 
     rows = []
     for line in lines:
         errors = line["errors"]
-        cells = [cell(errors.get(size), size) for size in sizes] or [""]
+        same = unchanged.get(line["preset"], {})
+        cells = [cell(errors.get(size), same.get(size)) for size in sizes] or [""]
         free = [key for key in errors if not key.isdigit()]
         if free:
-            cells[0] = f"{cell(errors[free[0]], free[0])} whatever the mesh"
+            cells[0] = f"{cell(errors[free[0]], same.get(free[0]))} whatever the mesh"
         rows.append([line["label"], counted(len(e["of_seed"]) for e in errors.values()), *cells])
     for curve, errors in summary["optimised"].items():
         seeds = counted(len(error["of_seed"]) for error in errors.values())
-        rows.append([labelled(summary, curve) + OPTIMISED, seeds, *(cell(errors.get(size), "") for size in sizes)])
+        rows.append([labelled(summary, curve) + OPTIMISED, seeds, *(cell(errors.get(size)) for size in sizes)])
     for label, errors in summary["references"].items():
-        free = cell(errors.get("0"), "")
-        rows.append([label, "", *([free, *[""] * (len(sizes) - 1)] if free else [cell(errors.get(k), "") for k in sizes])])
+        free = cell(errors.get("0"))
+        rows.append([label, "", *([free, *[""] * (len(sizes) - 1)] if free else [cell(errors.get(k)) for k in sizes])])
     named = [known[int(size)] for size in sizes] or ["any mesh"]
     augmented = any(AUGMENTATION in line for line in lines)
     trained = [
@@ -183,7 +184,7 @@ def table_of(summary: Summary) -> str:
         if not line["also"]
     ]
     heads = ["curve", "preset", "settings", "weights", "steps", "seconds of training", "threads"]
-    ratio = f", in brackets the ratio to {baseline!r}" if baseline else ""
+    ratio = f", in brackets the ratio to {' or '.join(map(repr, baselines))}" if baselines else ""
     parts = [
         f"# {summary['experiment']}",
         f"{title_of(summary)}, from `{summary['houses']['data']}`; ± is the standard deviation over seeds{ratio}.",

@@ -22,7 +22,8 @@ from .task import BatchConfig, RunConfig
 DEGREE = 3  # the solutions are sums of harmonics of degrees 1 and 3
 
 OURS = RunConfig(
-    replace(DEFAULT, gated=True, passes=2),  # linear problems, and samples that have to be weighed against each other
+    # linear problems, and samples that have to be weighed against each other
+    replace(DEFAULT, gated=True, passes=2, fitted=True),
     MeshConfig(nested=True, nesting_ratio=1.5),
     BatchConfig(
         items=48,
@@ -33,7 +34,7 @@ OURS = RunConfig(
         nesting_ratios=(2.0, 1.5, 1.25),  # deep nests, or the yet deeper ones of finer meshes are strange to the network
         symmetries=SYMMETRIES,
     ),
-    TrainingConfig(steps=4600, learning_rate=8e-3, optimizer="muon", validate_every=2300),
+    TrainingConfig(steps=3000, learning_rate=8e-3, optimizer="muon", validate_every=1500),
 )
 
 PRESETS = {

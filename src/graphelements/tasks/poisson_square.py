@@ -14,7 +14,7 @@ import torch
 
 from ..checkpoints import Checkpoint, load_checkpoint
 from ..data.house_files import load_houses, save_houses
-from ..data.houses import POISSON_SQUARE, UNIT_SQUARE, Houses, Scenario, encode
+from ..data.houses import MAX_HEATERS, POISSON_SQUARE, UNIT_SQUARE, Houses, Scenario, encode
 from ..data.poisson import TRUTH_RESOLUTION, p1_temperatures, solved
 from ..data.random_houses import HouseDistribution, draw_houses
 from ..errors import require
@@ -41,9 +41,8 @@ MAX_RESOLUTION = 1000
 
 SYMMETRIES: tuple[Symmetry, ...] = ("square", "sign", "scale", "shift")
 
-OURS_NETWORK = replace(DEFAULT, samples_see="patch")  # heaters are pieces of one value
-OURS = RunConfig(
-    OURS_NETWORK,
+NEAR = RunConfig(  # queries hear the nearest samples, of all others by nodes
+    replace(DEFAULT, samples_see="patch"),  # heaters are pieces of one value
     MeshConfig(nested=True, nesting_ratio=1.5),
     BatchConfig(
         items=48,
@@ -58,10 +57,27 @@ OURS = RunConfig(
     ),
     TrainingConfig(steps=9000, learning_rate=8e-3, optimizer="muon", validate_every=3000),
 )
+OURS = replace(  # the problem is linear, and queries hear all heaters, and what two of them share
+    NEAR,
+    network=replace(
+        DEFAULT,
+        samples_see="box",
+        gated=True,
+        linear=True,
+        norm="none",
+        num_heard=2 * MAX_HEATERS,
+        hears=("heaters",),
+        ear_layers=2,
+    ),
+    mesh=replace(NEAR.mesh, nesting_ratio=3.0),
+    batches=replace(NEAR.batches, nesting_ratios=(3.0, 3.0, 2.0)),
+    training=replace(NEAR.training, steps=6000, validate_every=2000),
+)
 
 PRESETS = {
     "default": OURS,
-    "nodes": replace(OURS, network=replace(OURS_NETWORK, num_heard=0)),  # samples reach queries by nodes alone
+    "near": NEAR,
+    "nodes": replace(NEAR, network=replace(NEAR.network, num_heard=0)),  # samples reach queries by nodes alone
     "paper": RunConfig(PAPER, training=TrainingConfig(steps=4000)),
     "paper-grid": RunConfig(replace(PAPER, representation="multilinear"), training=TrainingConfig(steps=4000)),
     "paper-moving": RunConfig(  # A.4: every house has two meshes of each size, whose nodes learn
@@ -72,7 +88,7 @@ PRESETS = {
     "np": RunConfig(
         NEURAL_PROCESS, batches=BatchConfig(resolutions=(1,)), training=TrainingConfig(steps=4500, learning_rate=1e-3)
     ),
-    **tuned_rivals(SYMMETRIES, np_training=(18000, 3000), attention_training=(8000, 2000)),
+    **tuned_rivals(SYMMETRIES, np_training=(20000, 5000), attention_training=(15000, 5000), samples_see="box"),
 }
 
 

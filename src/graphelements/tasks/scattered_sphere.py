@@ -21,7 +21,7 @@ LENGTHS = (0.5, 0.7, 0.8, 1.0, 1.2, 1.5, 2.0)  # of correlation, in radii, that 
 PRESETS = {
     "default": replace(
         OURS,
-        network=replace(OURS.network, linear=True, norm="none", fitted=True),  # the best estimate of a normal field is linear
+        network=replace(OURS.network, linear=True, norm="none"),  # the best estimate of a normal field is linear
         mesh=replace(OURS.mesh, layout="icosahedron"),
         batches=replace(OURS.batches, resolutions=(1, 2, 2, 4), nesting_ratios=(2.0, 2.0, 1.5)),
         training=replace(OURS.training, steps=2000, validate_every=500),
