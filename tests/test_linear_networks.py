@@ -74,7 +74,19 @@ def test_they_are_whatever_functions_declare(declared: dict[str, bool], relative
 
 @pytest.mark.usefixtures("double")
 def test_boxes_are_linear_as_long_as_the_same_values_are_equal():
-    assert_linear(Box(), replace(LINEAR, samples_see="box"))
+    config = replace(LINEAR, samples_see="box", ear_layers=1)
+    network, mesh, batch = case(Box(), config)
+    groups = torch.arange(5).repeat_interleave(3)  # five boxes of three samples each, of which some overlap
+    powers = [torch.randn(5, 2, generator=seeded(seed))[groups] for seed in (20, 21)]
+    heated = replace(batch, inputs={"sources": replace(batch.inputs["sources"], values=powers[0])})
+    assert len(network.seen(heated)[0]["sources"].points) > 5
+    answers = []
+    for values in (powers[0], powers[1], 3 * powers[0] - powers[1]):
+        samples = replace(batch.inputs["sources"], values=values)
+        answers.append(network.predict(replace(batch, inputs={"sources": samples}), mesh)["flow"])
+    first, second, both = answers
+    assert both.abs().max() > 1e-3
+    assert (both - (3 * first - second)).abs().max() < 1e-9 * both.abs().max()
 
 
 def assert_linear(space: Space, config: NetworkConfig, **declared: bool) -> None:

@@ -21,6 +21,7 @@ CONFIGS = {
     "default_mean_area": replace(DEFAULT, rounds=3, aggregation="mean", integration="area"),
     "default_passes_gated": replace(DEFAULT, passes=2, gated=True),
     "default_passes_octaves": replace(DEFAULT, passes=2, num_octaves=2),
+    "default_boxes": replace(DEFAULT, samples_see="box", gated=True, linear=True, norm="none", ear_layers=1),
     "default_fitted": replace(DEFAULT, passes=2, fitted=True),
     "neural_process": NEURAL_PROCESS,
     "neural_process_octaves": replace(NEURAL_PROCESS, num_octaves=3),

@@ -33,6 +33,10 @@ def build_network(sft: SFT, config: NetworkConfig | AttentionConfig = DEFAULT, s
             config.samples_see != "box" or sft.space.intrinsic_dim == sft.space.dim,
             f"boxes of samples need a space that is a box; this space is {sft.space}, set network.samples_see=cell",
         )
+        require(
+            isinstance(config, AttentionConfig) or not (config.fitted and config.samples_see == "box"),
+            "fields are fitted to values at places, not to boxes; set network.samples_see=cell, or network.fitted=false",
+        )
         if isinstance(config, AttentionConfig):
             return build_attention(sft, config)
         if config.linear:

@@ -27,10 +27,10 @@ THINNEST = 1e-3  # of the unit of length: cells of samples along a line, or at o
 @dataclass(frozen=True, eq=False)
 class Cells:
     """`log_sizes`: of the root mean square offset to the fellows along each axis, in units of the space; on a sphere, whose
-    axes mean nothing to a sample, along any of its two directions.
+    axes mean nothing to a sample, along any of its two directions. Of boxes (`sample_boxes`): of their widths.
 
-    `shapes`: how the offsets along every two axes go together, and on which side of the sample its fellows are, from -1 to 1; of
-    boxes, how wide they are.
+    `shapes`: how the offsets along every two axes go together, and on which side of the sample its fellows are, from -1 to 1. Of
+    boxes: their widths, in units of the space.
     """
 
     log_sizes: Float[Tensor, "samples dim"]
@@ -40,89 +40,6 @@ class Cells:
 def num_shapes(dim: int, boxes: bool = False) -> int:
     """How many numbers `shapes` has, of cells or of boxes."""
     return dim if boxes else dim * (dim - 1) // 2 + dim
-
-
-def sample_boxes(
-    functions: Sequence[FunctionSamples], num_items: int, space: Space, compiled: bool = False
-) -> tuple[list[FunctionSamples], list[Cells]]:
-    """Samples of equal values made one, such as those of one heater: a sample in the middle of the box around them, and this box
-    as its cell. `shapes` are its widths.
-
-    Where two boxes of an item overlap, one covers the other, and what they share has been counted twice: it is a further box,
-    with the negative value of the one that is covered there. Which one that is, samples in it tell; if they disagree, both are by
-    their shares, and by halves if there are none. A sample that has no equal stays where it is and has a cell among its nearest
-    fellows, as in `sample_cells`, and a box without width.
-    """
-    merged, found = [], []
-    for samples in functions:
-        box = _equals(samples)
-        num, rows = torch.bincount(box), box[:, None].expand_as(samples.points)
-        like = samples.points.new_zeros(len(num), samples.points.shape[-1])
-        low = like.scatter_reduce(0, rows, samples.points, "amin", include_self=False)
-        high = like.scatter_reduce(0, rows, samples.points, "amax", include_self=False)
-        one_of = torch.zeros_like(num).scatter_(0, box, torch.arange(len(box), device=box.device))
-        values, items = samples.values[one_of], samples.items[one_of]
-        first, second = _overlaps(low, high, items, THINNEST * space.unit_length)
-        shared = torch.maximum(low[first], low[second]), torch.minimum(high[first], high[second])
-        slack = 1e-6 * space.unit_length
-        votes = [_members_inside(samples.points, box, of, shared[0] - slack, shared[1] + slack) for of in (first, second)]
-        covered = torch.where(votes[0] + votes[1] == 0, 0.5, votes[1] / (votes[0] + votes[1]).clamp(min=1))[:, None]
-        low, high = torch.cat([low, shared[0]]), torch.cat([high, shared[1]])
-        values = torch.cat([values, torch.lerp(-values[second], -values[first], covered.to(values))])
-        wide = (high - low) / space.unit_length
-        cells = Cells(wide.clamp(min=THINNEST).log(), wide)
-        lonely = torch.nonzero(num == 1)[:, 0]
-        if len(lonely) > 0:
-            (alone,) = sample_cells([samples], num_items, space, compiled)
-            cells = Cells(cells.log_sizes.index_copy(0, lonely, alone.log_sizes[one_of[lonely]]), wide)
-        merged.append(FunctionSamples((low + high) / 2, values, torch.cat([items, items[first]])))
-        found.append(cells)
-    return merged, found
-
-
-def _equals(samples: FunctionSamples) -> Int[Tensor, " samples"]:
-    """A number for each sample that samples of the same item and values have in common; numbers of an item follow each other."""
-    box = torch.unique(samples.items, return_inverse=True)[1]
-    for values in samples.values.unbind(-1):  # one after the other: many times faster than unique rows
-        alike = torch.unique(values, return_inverse=True)[1]
-        box = torch.unique(box * len(alike) + alike, return_inverse=True)[1]
-    return box
-
-
-def _overlaps(
-    low: Float[Tensor, "boxes dim"], high: Float[Tensor, "boxes dim"], items: Int[Tensor, " boxes"], least: float
-) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
-    """All pairs of boxes of one item that share more than `least` along every axis; boxes of an item follow each other."""
-    wide = torch.nonzero((high - low > least).all(-1))[:, 0]
-    counts = torch.bincount(items[wide])
-    later = (counts.cumsum(0)[items[wide]] - torch.arange(len(wide), device=wide.device)) - 1
-    first = torch.repeat_interleave(later)
-    second = first + 1 + _ranks(later)
-    first, second = wide[first], wide[second]
-    kept = (torch.minimum(high[first], high[second]) - torch.maximum(low[first], low[second]) > least).all(-1)
-    return first[kept], second[kept]
-
-
-def _members_inside(
-    points: Float[Tensor, "samples dim"],
-    box: Int[Tensor, " samples"],
-    of: Int[Tensor, " pairs"],
-    low: Float[Tensor, "pairs dim"],
-    high: Float[Tensor, "pairs dim"],
-) -> Int[Tensor, " pairs"]:
-    """How many samples of the box `of` lie between `low` and `high`."""
-    counts = torch.bincount(box)
-    starts = counts.cumsum(0) - counts
-    pair = torch.repeat_interleave(counts[of])
-    member = points[box.argsort()[starts[of][pair] + _ranks(counts[of])]]
-    inside = ((member >= low[pair]) & (member <= high[pair])).all(-1)
-    return torch.zeros_like(of).index_add(0, pair, inside.to(of))
-
-
-def _ranks(counts: Int[Tensor, " groups"]) -> Int[Tensor, " rows"]:
-    """0, 1, ... within each of groups of so many rows, one group after the other."""
-    starts = torch.repeat_interleave(counts.cumsum(0) - counts, counts)
-    return torch.arange(len(starts), device=counts.device) - starts
 
 
 def sample_cells(

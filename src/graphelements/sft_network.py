@@ -17,7 +17,8 @@ from .losses import KINDS, mean_over_items
 from .meshes import Mesh
 from .network_config import LIKENESS, AnyNetworkConfig, NetworkConfig
 from .normalisation import Normalisers
-from .sample_cells import Cells, num_shapes, sample_boxes, sample_cells
+from .sample_boxes import sample_boxes
+from .sample_cells import Cells, num_shapes, sample_cells
 from .samples import FunctionSamples, SFTBatch
 from .spaces import Space
 from .unions import MeshUnion, union
@@ -63,9 +64,9 @@ class SFTNetwork(nn.Module, ABC):
         """
         inputs, frame = self._in_frame(batch)
         if self.config.samples_see in LIKENESS:
-            inputs, all_cells = self._cells(inputs, batch.num_items, space or self.sft.space)
+            judged = self._judged(inputs, batch.num_items, space or self.sft.space)
             dim = self.sft.space.intrinsic_dim
-            for (name, samples), cells in zip(inputs.items(), all_cells, strict=True):
+            for name, (samples, cells) in judged.items():
                 values, scale = samples.values, self.cell_scales[name]
                 volumes = (dim * (cells.log_sizes - scale.mean).mean(-1, keepdim=True)).exp()
                 values = torch.cat([values, values * volumes, scale.normalised(cells.log_sizes), cells.shapes], -1)
@@ -78,16 +79,15 @@ class SFTNetwork(nn.Module, ABC):
         inputs = {f.name: replace(samples := batch.inputs[f.name], values=self._relative(f, samples, frame)) for f in functions}
         return inputs, frame
 
-    def _cells(
+    def _judged(
         self, inputs: Mapping[str, FunctionSamples], num_items: int, space: Space
-    ) -> tuple[dict[str, FunctionSamples], list[Cells]]:
+    ) -> dict[str, tuple[FunctionSamples, Cells]]:
         """Of samples whose values are in network units: what encoders take for samples, and their cells."""
-        functions, here = list(inputs.values()), (num_items, space, self.compiled_kernels)
+        here = (num_items, space, self.compiled_kernels)
         if self.config.samples_see == "box":
-            functions, cells = sample_boxes(functions, *here)
-        else:
-            cells = sample_cells(functions, *here, LIKENESS[self.config.samples_see])
-        return dict(zip(inputs, functions, strict=True)), cells
+            return {name: sample_boxes(samples, *here) for name, samples in inputs.items()}
+        cells = sample_cells(list(inputs.values()), *here, LIKENESS[self.config.samples_see])
+        return {name: (samples, found) for (name, samples), found in zip(inputs.items(), cells, strict=True)}
 
     def cell_sizes(self, name: str, samples: FunctionSamples) -> Float[Tensor, "samples dim"]:
         """Of a function's samples as `seen` gives them: the sizes of their cells, in units of the space; one without cells."""
@@ -174,7 +174,7 @@ class SFTNetwork(nn.Module, ABC):
         found: dict[str, list[Tensor]] = {name: [] for name in self.cell_scales}
         for batch in batches if found else ():
             inputs, _ = self._in_frame(batch)
-            for name, cells in zip(inputs, self._cells(inputs, batch.num_items, self.sft.space)[1], strict=True):
+            for name, (_, cells) in self._judged(inputs, batch.num_items, self.sft.space).items():
                 found[name].append(cells.log_sizes)
         for name, log_sizes in found.items():
             self.cell_scales[name].fit(log_sizes)
@@ -200,7 +200,7 @@ class SFTNetwork(nn.Module, ABC):
 
 
 def seen_channels(function: InputFunction, config: AnyNetworkConfig, dim: int) -> int:
-    """How many numbers of a sample an encoder sees: its channels, and with "cell" those times the volume and the cell itself."""
+    """How many numbers of a sample an encoder sees: its channels, and with cells those times the volume and the cell itself."""
     if config.samples_see == "value":
         return function.channels
     return 2 * function.channels + dim + num_shapes(dim, config.samples_see == "box")

@@ -118,7 +118,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "houses: none of the split": ("no house of the test split", ["data", "inspect", "houses.npz", "--houses", "test"]),
     # train
     "train: an unknown task": ("must be one of poisson-square", ["train", "mazes", "--data", "houses.npz", "--out", "run"]),
-    "train: an unknown preset": ("must be one of default, nodes, ", [*RUN, "--preset", "best"]),
+    "train: an unknown preset": ("must be one of default, near, nodes, ", [*RUN, "--preset", "best"]),
     "train: no data": ("no such file", [*TRAIN, "nowhere.npz", "--out", "run"]),
     "train: data of another format": ("is a .npz archive", [*TRAIN, "model.safetensors", "--out", "run"]),
     "train: houses that are not there": ("not among them: 9", [*RUN, "--houses", "0,9"]),

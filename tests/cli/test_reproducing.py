@@ -99,7 +99,7 @@ def test_a_missing_preset_is_one_line_before_anything_is_trained(monkeypatch: py
     monkeypatch.delitem(PRESETS, "np")
     outcome = call(*COMMAND)
     assert outcome.code == 2
-    assert outcome.err.splitlines()[-1].startswith("error: the preset of the curve np must be one of default, nodes")
+    assert outcome.err.splitlines()[-1].startswith("error: the preset of the curve np must be one of default, near, nodes")
     assert not Path("results/quick/poisson-square/runs").exists()
 
 

@@ -30,7 +30,7 @@ COLOURS = {"even": "#000000", "optimised": "#0072B2", "inputs": "#E69F00", "grow
 
 def summarised(results: Mapping[str, dict[str, Any]]) -> Summary:
     """What the trials of models say: means over the houses, and the mean and the deviation over models that differ in their
-    seed, such as default-0 and default-1."""
+    seed, such as nodes-0 and nodes-1."""
     kinds: dict[str, dict[str, dict[str, Any]]] = {}
     for name, found in results.items():
         kinds.setdefault(re.sub(r"-\d+$", "", name), {})[name] = found

@@ -41,7 +41,7 @@ MAX_RESOLUTION = 1000
 
 SYMMETRIES: tuple[Symmetry, ...] = ("square", "sign", "scale", "shift")
 
-NEAR = RunConfig(  # queries hear the nearest samples, of all others by nodes
+NEAR = RunConfig(  # queries hear the nearest samples, and know of others by nodes
     replace(DEFAULT, samples_see="patch"),  # heaters are pieces of one value
     MeshConfig(nested=True, nesting_ratio=1.5),
     BatchConfig(
@@ -57,7 +57,7 @@ NEAR = RunConfig(  # queries hear the nearest samples, of all others by nodes
     ),
     TrainingConfig(steps=9000, learning_rate=8e-3, optimizer="muon", validate_every=3000),
 )
-OURS = replace(  # the problem is linear, and queries hear all heaters, and what two of them share
+OURS = replace(  # the problem is linear; queries hear all heaters, and up to six overlaps of two
     NEAR,
     network=replace(
         DEFAULT,
