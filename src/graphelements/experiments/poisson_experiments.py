@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..data.houses import MAX_HEATERS, SAMPLES_PER_HEATER
 from .experiment import Curve, Experiment
 
 SIZES = (2, 3, 4, 5, 6, 7)
@@ -26,7 +27,7 @@ POISSON_SQUARE = Experiment(
         Curve("np-tuned", "neural process, tuned", "np-tuned"),
         Curve("attention", "attention", "attention"),
     ),
-    against=(("default", "np"), ("default", "np-tuned"), ("default", "attention"), ("default", "fem")),
+    against=(*(("default", other) for other in ("np", "np-tuned", "attention", "fem", "near")), ("near", "fem")),
     labels=LABELS,
 )
 
@@ -55,18 +56,18 @@ POISSON_ABLATION = Experiment(
     labels=LABELS,
 )
 
-PLAIN = ("network.linear=false", "network.gated=false", "network.norm=layer")  # networks that are not linear
-DEAF = ("network.num_heard=0", "network.hears=", "network.ear_layers=0")
+PLAIN = ("network.linear=false", "network.gated=false", "network.norm=layer")  # as in `near`
+EVERY = f"network.num_heard={MAX_HEATERS * SAMPLES_PER_HEATER}"
 CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
     "default": {
         "no message passing": ("network.rounds=0",),
-        "queries hear no samples": DEAF,
+        "queries hear no samples": ("network.num_heard=0", "network.hears=", "network.ear_layers=0"),
         "queries hear 2 samples": ("network.num_heard=2",),
-        "ears of one layer": ("network.ear_layers=0",),
+        "ears without further layers": ("network.ear_layers=0",),
         "not linear": PLAIN,
         "not linear, no norm": (*PLAIN, "network.norm=none"),
-        "samples as they are, all heard": ("network.samples_see=patch", "network.num_heard=54"),
-        "values without cells": ("network.samples_see=value", "network.num_heard=54"),
+        "samples as they are, all heard": ("network.samples_see=patch", EVERY),
+        "values without cells, all heard": ("network.samples_see=value", EVERY),
         "absolute values": ("network.relative=false",),
         "one mesh a step": ("batches.meshes=1",),
         "no augmentation": ("batches.symmetries=",),

@@ -36,11 +36,11 @@ def draw_errors(summary: Summary) -> Figure:
 
 
 def draw_larger_meshes(summary: Summary) -> Figure | None:
-    """Error and time of `default` and of finite elements, far beyond the resolutions of training."""
-    lines = lines_of(summary, "default")
+    """Error and time of ours and of finite elements, far beyond the resolutions of training."""
+    lines = lines_of(summary, "default", "near", "nodes")
     if not lines:
         return None
-    (line,) = lines
+    line = lines[0]
     sizes = [int(key) for key in line["errors"]]
     figure, (left, right) = new_figure(2, (11.0, 4.4), summary | {"lines": lines})
     for axes, quantity, name in (
@@ -49,7 +49,7 @@ def draw_larger_meshes(summary: Summary) -> Figure | None:
     ):
         axes.axvspan(min(line["trained_on"]), max(line["trained_on"]), color="#000000", alpha=0.06, linewidth=0)
         axes.set_xscale("log")
-        labels = [draw_line(axes, line, sizes, quantity), _draw_elements(axes, summary, sizes, quantity)]
+        labels = [*(draw_line(axes, each, sizes, quantity) for each in lines), _draw_elements(axes, summary, sizes, quantity)]
         finish(axes, sizes, name)
         label_ends(axes, labels)
     place = left.get_xaxis_transform()
