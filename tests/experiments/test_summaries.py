@@ -65,8 +65,10 @@ def test_what_was_not_run_is_not_in_the_table(tmp_path: Path) -> None:
 
 def test_the_default_is_paired_with_all_rivals_and_with_finite_elements(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, "poisson-square")
-    pairs = {(pair["theirs"], pair["resolution"]): pair for pair in summary["comparisons"]}
-    assert {theirs for theirs, _ in pairs} == {"neural process", "neural process, tuned", "attention", "finite elements"}
+    ours = [pair for pair in summary["comparisons"] if pair["ours"] == "default (ours)"]
+    pairs = {(pair["theirs"], pair["resolution"]): pair for pair in ours}
+    rivals = {"neural process", "neural process, tuned", "attention", "finite elements", "ours, near samples heard"}
+    assert {theirs for theirs, _ in pairs} == rivals
     assert {resolution for _, resolution in pairs} == {2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32}
     difference = 3 * 1.05 / 7 - 1 / 49
     pair = pairs["finite elements", 7]
