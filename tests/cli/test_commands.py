@@ -162,7 +162,8 @@ def test_the_validation_error_is_that_of_the_model_on_the_houses_that_were_held_
 def test_settings_change_the_network_that_is_trained(houses: Path, tmp_path: Path) -> None:
     changed = settings(network_latent_size=5, network_rounds=1, network_encoder_hidden="6,7", training_steps=1)
     more = "--set", "network.residual=false", "--set", "mesh.diagonals=both", "--set", "mesh.edges=grid"
-    outcome = call("train", "poisson-square", "--data", houses, "--out", tmp_path / "run", *SMALL, *changed, *more)
+    where = "--preset", "near", "--data", houses, "--out", tmp_path / "run"
+    outcome = call("train", "poisson-square", *where, *SMALL, *changed, *more)
     assert outcome.code == 0
     checkpoint = load_checkpoint(tmp_path / "run" / "model.safetensors")
     config = checkpoint.network.config
@@ -274,7 +275,7 @@ def predicted(model: Path, house: Path, resolution: int, points: np.ndarray) -> 
     """What the library says, from its public parts."""
     network = load_checkpoint(model).network
     batch = SFTBatch(encode(read_house_json(house)), {"temperature": Queries(torch.as_tensor(points, dtype=torch.float32))})
-    return network.predict(batch, grid_mesh(Box((0.0, 0.0), (1.0, 1.0)), resolution).nested(1.5))["temperature"][:, 0].numpy()
+    return network.predict(batch, grid_mesh(Box((0.0, 0.0), (1.0, 1.0)), resolution).nested(3.0))["temperature"][:, 0].numpy()
 
 
 def read_field(path: Path) -> tuple[np.ndarray, np.ndarray]:
