@@ -15,10 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from .cell_representations import Barycentric
 from .errors import require
@@ -38,8 +40,10 @@ AT_ONCE = 2**23
 """Numbers in the matrices that are solved together."""
 BARYCENTRIC = Barycentric()
 
-Prior = tuple[Float[Tensor, "_nodes 1"], list[Float[Tensor, "_nodes _nodes"]]]
+Prior = tuple[Float[Tensor, "*_parts _nodes 1"], list[Float[Tensor, "*_parts _nodes _nodes"]]]
 """The areas of nodes, and Q of every range."""
+_KEPT: WeakKeyDictionary[MeshUnion, Prior] = WeakKeyDictionary()
+"""Of meshes that do not move, as long as they are in use."""
 
 
 def num_fitted(channels: Sequence[int]) -> tuple[int, int]:
@@ -70,8 +74,7 @@ def fit_fields(inputs: Mapping[str, FunctionSamples], channels: Mapping[str, int
     """
     if any(part.num_nodes > MOST_NODES for part in mesh.parts):
         mesh = union(mesh.per_item([_coarse(part) for part in mesh.parts]))
-    priors = [_prior(part) for part in mesh.parts]
-    values, variances = zip(*(_fitted(mesh, priors, inputs.get(name), num) for name, num in channels.items()), strict=True)
+    values, variances = zip(*(_fitted(mesh, inputs.get(name), num) for name, num in channels.items()), strict=True)
     return Fields(mesh, torch.cat([*values, *variances], -1), num_fitted(list(channels.values()))[1])
 
 
@@ -88,37 +91,53 @@ def _coarse(mesh: Mesh) -> Mesh:
 
 
 def _fitted(
-    mesh: MeshUnion, priors: list[Prior], samples: FunctionSamples | None, channels: int
+    mesh: MeshUnion, samples: FunctionSamples | None, channels: int
 ) -> tuple[Float[Tensor, "nodes values"], Float[Tensor, "nodes ranges"]]:
-    """The fields of one function, and their variances. The items of a mesh are solved for together, as memory allows."""
+    """The fields of one function, and their variances. Items are solved for together, as memory allows."""
     samples = samples or FunctionSamples(mesh.positions[:0], mesh.positions.new_zeros(0, channels), mesh.items[:0])
-    coupling, parts = BARYCENTRIC(samples.points, samples.items, mesh), torch.tensor(mesh.part_of_item, device=mesh.items.device)
-    values = mesh.positions.new_zeros(mesh.num_nodes, num_fitted([channels])[0])
-    for number, part in enumerate(mesh.parts):
-        num = part.num_nodes
-        for items in torch.nonzero(parts == number)[:, 0].split(max(1, AT_ONCE // num**2)):
-            rows = torch.nonzero(torch.isin(samples.items, items))[:, 0]
-            own = torch.searchsorted(items, samples.items[rows])[:, None]
-            nodes = coupling.nodes[rows] - mesh.starts[samples.items[rows]][:, None]
-            weights = coupling.weights[rows].double() / math.sqrt(NOISE)
-            given = samples.values[rows, None, :channels].double() / math.sqrt(NOISE)
-            normal, right = (weights.new_zeros(len(items), num, width) for width in (num, channels))
-            pairs = (own[:, :, None], nodes[:, :, None], nodes[:, None, :])
-            normal = normal.index_put(pairs, weights[:, :, None] * weights[:, None, :], accumulate=True)
-            right = right.index_put((own, nodes), weights[:, :, None] * given, accumulate=True)
-            (areas, precisions), found, left = priors[number], [], []
-            for precision in precisions:
-                factors = torch.linalg.cholesky(normal + precision)
-                solved, of_areas = torch.cholesky_solve(torch.cat([right, areas.expand(len(items), -1, 1)], -1), factors).split(
-                    [channels, 1], -1
-                )
-                total, variances = areas.mT @ of_areas, _variances(factors)[..., None]
-                found += [solved, solved - of_areas * (areas.mT @ solved / total)]
-                left += [variances, (variances - of_areas.square() / total).clamp(min=0)]
-            here = (mesh.starts[items][:, None] + torch.arange(num, device=items.device)).flatten()
-            values = values.index_copy(0, here, torch.cat([*found, *left], -1).flatten(0, 1).to(values))
+    coupling = BARYCENTRIC(samples.points, samples.items, mesh)
+    weights = coupling.weights.double() / math.sqrt(NOISE)
+    given = samples.values[:, None, :channels].double() / math.sqrt(NOISE)
+    products, sums = weights[:, :, None] * weights[:, None, :], weights[:, :, None] * given
+    (areas, precisions), parts = _priors(mesh), torch.tensor(mesh.part_of_item, device=mesh.items.device)
+    most = areas.shape[1]
+    nodes = coupling.nodes - mesh.starts[samples.items][:, None]
+    every = torch.arange(mesh.num_items, device=mesh.items.device)
+    solutions = []
+    for items in every.split(max(1, AT_ONCE // most**2)):
+        rows = (samples.items >= items[0]) & (samples.items <= items[-1])
+        own, here = (samples.items[rows] - items[0])[:, None], nodes[rows]
+        normal, right = (weights.new_zeros(len(items), most, width) for width in (most, channels))
+        normal = normal.index_put((own[:, :, None], here[:, :, None], here[:, None, :]), products[rows], accumulate=True)
+        right = right.index_put((own, here), sums[rows], accumulate=True)
+        own_areas, found, left = areas[parts[items]], [], []
+        for precision in precisions:
+            factors = torch.linalg.cholesky(normal + precision[parts[items]])
+            solved, of_areas = torch.cholesky_solve(torch.cat([right, own_areas], -1), factors).split([channels, 1], -1)
+            total, variances = own_areas.mT @ of_areas, _variances(factors)[..., None]
+            found += [solved, solved - of_areas * (own_areas.mT @ solved / total)]
+            left += [variances, (variances - of_areas.square() / total).clamp(min=0)]
+        solutions.append(torch.cat([*found, *left], -1))
+    place = torch.arange(mesh.num_nodes, device=mesh.items.device) - mesh.starts[mesh.items]
+    values = torch.cat(solutions)[mesh.items, place].to(mesh.positions)
     fields, variances = values.tensor_split([num_fitted([channels])[1]], -1)
     return fields, variances
+
+
+def _priors(mesh: MeshUnion) -> Prior:
+    """Of all parts, each with as many nodes as the largest has: those it has not have no area, and know of no others."""
+    moves = mesh.positions.requires_grad
+    if not moves and mesh in _KEPT:
+        return _KEPT[mesh]
+    of_parts, most = [_prior(part) for part in mesh.parts], max(part.num_nodes for part in mesh.parts)
+    areas = torch.stack([pad(own, (0, 0, 0, most - len(own))) for own, _ in of_parts])
+    precisions = [
+        torch.stack([torch.block_diag(own, torch.eye(most - len(own)).to(own)) for own in of_range])
+        for of_range in zip(*(own for _, own in of_parts), strict=True)
+    ]
+    if not moves:
+        _KEPT[mesh] = areas, precisions
+    return areas, precisions
 
 
 def _prior(mesh: Mesh) -> Prior:
