@@ -5,7 +5,7 @@ particle-mesh codes split a force. Of each function a point hears its K nearest 
 
     h(x) = sum over samples i of f_i(x) g(s_i) relu(a(s_i, x_i) + C o_i(x)),    f_i(x) = (1 - (d_i / R)^2)^2,
 
-with o the offset in several units (`near_features`) and R the distance of the next nearest sample, where f fades to zero, so
+with o the offset in several units (`offset_features`) and R the distance of the next nearest sample, where f fades to zero, so
 that h is continuous. The factor g lets what is linear in the samples' values stay linear.
 """
 
@@ -55,21 +55,31 @@ class Ear(nn.Module):
         order = samples.items.argsort(stable=True)
         sites, values, sizes = samples.points[order], samples.values[order], sizes[order]
         counts = torch.bincount(samples.items, minlength=num_items)
-        found = nearest(points, items, sites, counts.cumsum(0) - counts, counts.tolist(), num_heard + 1, compiled)
-        learned = torch.is_grad_enabled() and any(each.requires_grad for each in (points, sites, sizes))
-        near, fades, local = run(near_features, points, found, sites, sizes, space, compiled=compiled and not learned)
+        starts, per_item = counts.cumsum(0) - counts, counts.tolist()
         base = self.base(torch.cat([values[:, self.num_linear :], space.coordinates(sites)], -1))
         gate = self.gate(values[:, : self.gate.in_features])
-        if compiled and not learned and not self.layers:
-            return GatedRead.apply(base, gate, near, fades, local, self.local.weight.T.contiguous())
-        if not self.layers:
-            return torch.einsum("pk,pkh->ph", fades, (base[near] + self.local(local)).relu() * gate[near])
-        rows, columns = torch.nonzero(fades > 0, as_tuple=True)  # pairs of points and samples that count
-        heard = near[rows, columns]
-        terms = (base[heard] + self.local(local[rows, columns])).relu()
+        learned = torch.is_grad_enabled() and any(each.requires_grad for each in (points, sites, sizes))
+        compiled = compiled and not learned
+        fades: Tensor | None = None
+        if max(per_item) <= num_heard:  # all are heard in full
+            num_own = counts[items]
+            rows = torch.arange(len(points), device=points.device).repeat_interleave(num_own)
+            heard = torch.arange(len(rows), device=points.device) + (starts[items] - num_own.cumsum(0) + num_own)[rows]
+            local = run(offset_features, points[rows], sites[heard], sizes[heard], space, compiled=compiled)
+        else:
+            found = nearest(points, items, sites, starts, per_item, num_heard + 1, compiled)
+            near, fades, local = run(near_features, points, found, sites, sizes, space, compiled=compiled)
+            if compiled and not self.layers:
+                return GatedRead.apply(base, gate, near, fades, local, self.local.weight.T.contiguous())
+            if not self.layers:
+                return torch.einsum("pk,pkh->ph", fades, (base[near] + self.local(local)).relu() * gate[near])
+            rows, columns = torch.nonzero(fades > 0, as_tuple=True)  # pairs of points and samples that count
+            heard, fades, local = near[rows, columns], fades[rows, columns], local[rows, columns]
+        terms = (base[heard] + self.local(local)).relu()
         for layer in self.layers:
             terms = terms + layer(terms).relu()
-        terms = terms * gate[heard] * fades[rows, columns][:, None]
+        terms = terms * gate[heard]
+        terms = terms if fades is None else terms * fades[:, None]
         return terms.new_zeros(len(points), terms.shape[-1]).index_add(0, rows, terms)
 
 
@@ -116,19 +126,24 @@ def near_features(
     sizes: Float[Tensor, "samples dim"],
     space: Space,
 ) -> tuple[Int[Tensor, "points heard"], Float[Tensor, "points heard"], Float[Tensor, "points heard local"]]:
-    """Which samples each point hears, how much, and where they are, from the nearest samples and one more (-1: none).
-
-    Where: the offset in units of the space; along each axis the same in units of the cell, o / sqrt(o^2 + size^2), from -1 to 1;
-    and the logarithm of the distance in these units.
-    """
+    """Which samples each point hears, how much, and where they are, from the nearest samples and one more (-1: none)."""
     missing, rows = found < 0, found.clamp(min=0)
     here = points[:, None].expand(*rows.shape, points.shape[-1])
-    offsets = space.offset(here, sites[rows]) / space.unit_length
-    squares = offsets.square().sum(-1)
+    squares = (space.offset(here, sites[rows]) / space.unit_length).square().sum(-1)
     beyond = torch.where(missing[:, -1:], torch.inf, squares[:, -1:].clamp(min=1e-12))
     fades = torch.where(missing, 0.0, (1 - squares.clamp(min=1e-12) / beyond).clamp(min=0).square())[:, :-1]
-    offsets, sizes = offsets[:, :-1], sizes[rows[:, :-1]]
+    rows = rows[:, :-1]
+    return rows, fades, offset_features(here[:, :-1], sites[rows], sizes[rows], space)
+
+
+@no_type_check
+def offset_features(
+    points: Float[Tensor, "*pairs dim"], sites: Float[Tensor, "*pairs dim"], sizes: Float[Tensor, "*pairs dim"], space: Space
+) -> Float[Tensor, "*pairs local"]:
+    """Where samples are, seen from points: the offset in units of the space; along each axis the same in units of the cell,
+    o / sqrt(o^2 + size^2), from -1 to 1; and the logarithm of the distance in these units."""
+    offsets = space.offset(points, sites) / space.unit_length
     scaled = offsets / sizes
     directions = scaled * (1 + scaled.square()).rsqrt()
     distances = 0.5 * (1 + scaled.square().sum(-1, keepdim=True)).log()
-    return rows[:, :-1], fades, torch.cat([offsets, directions, distances], -1)
+    return torch.cat([offsets, directions, distances], -1)

@@ -56,7 +56,7 @@ def names(work: Reproduction) -> set[str]:
 
 def test_cells_are_curves_times_seeds_seed_by_seed() -> None:
     cells = cells_of(get_experiment("poisson-square"), 2)
-    curves = ["paper", "paper-grid", "default", "near", "nodes", "paper-moving", "np", "np-tuned", "attention"]
+    curves = ["paper", "paper-grid", "default", "near", "nodes", "small", "paper-moving", "np", "np-tuned", "attention"]
     assert [cell.name for cell in cells] == [f"{curve}-{seed}" for seed in (0, 1) for curve in curves]
     some = cells_of(get_experiment("poisson-square"), None, "np,paper-grid-2")
     assert [cell.name for cell in some] == ["np-0", "np-1", "paper-grid-2", "np-2"]

@@ -58,7 +58,7 @@ def test_what_was_not_run_is_not_in_the_table(tmp_path: Path) -> None:
     table = table_of(summarised(POISSON_SQUARE, {"np": paths["np"]}, "authors' houses", "poisson_houses", quick=True))
     assert "attention" not in table
     assert "default" not in table
-    assert row(table, "neural process")[2] == "7.000 whatever the mesh"
+    assert row(table, "neural process")[2] == "8.000 whatever the mesh"
     assert "on 4 unseen houses (authors' houses), from `poisson_houses`" in table
     assert "Quick form" in table
 

@@ -21,6 +21,7 @@ POISSON_SQUARE = Experiment(
         Curve("default", "default (ours)", "default", resolutions=SIZES + LARGER),
         Curve("near", "ours, near samples heard", "near", resolutions=SIZES + LARGER),
         Curve("nodes", "ours, nodes alone", "nodes", resolutions=SIZES + LARGER),
+        Curve("small", "ours, small", "small", resolutions=SIZES + LARGER),
         Curve("paper-moving", "paper, nodes that learn", "paper-moving"),
         Curve("np", "neural process", "np"),
         Curve("np-tuned", "neural process, tuned", "np-tuned"),

@@ -73,11 +73,27 @@ OURS = replace(  # the problem is linear; queries hear all heaters, and up to si
     batches=replace(NEAR.batches, nesting_ratios=(3.0, 3.0, 2.0)),
     training=replace(NEAR.training, steps=6000, validate_every=2000),
 )
+SMALL = replace(  # for speed: narrow, and on grids, where nothing is searched for
+    OURS,
+    network=replace(
+        OURS.network,
+        latent_size=16,
+        edge_hidden=16,
+        encoder_hidden=(16,),
+        decoder_hidden=(16,),
+        decoder_layers=1,
+        ear_layers=1,
+        representation="multilinear",
+    ),
+    mesh=MeshConfig(),
+    batches=replace(OURS.batches, random_meshes=0.0, nesting_ratios=(2.0,)),
+)
 
 PRESETS = {
     "default": OURS,
     "near": NEAR,
     "nodes": replace(NEAR, network=replace(NEAR.network, num_heard=0)),  # samples reach queries by nodes alone
+    "small": SMALL,
     "paper": RunConfig(PAPER, training=TrainingConfig(steps=4000)),
     "paper-grid": RunConfig(replace(PAPER, representation="multilinear"), training=TrainingConfig(steps=4000)),
     "paper-moving": RunConfig(  # A.4: every house has two meshes of each size, whose nodes learn
