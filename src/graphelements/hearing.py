@@ -60,7 +60,7 @@ class Ear(nn.Module):
         gate = self.gate(values[:, : self.gate.in_features])
         learned = torch.is_grad_enabled() and any(each.requires_grad for each in (points, sites, sizes))
         compiled = compiled and not learned
-        fades: Tensor | None = None
+        counted: Tensor | None = None
         if max(per_item) <= num_heard:  # all are heard in full
             num_own = counts[items]
             rows = torch.arange(len(points), device=points.device).repeat_interleave(num_own)
@@ -74,12 +74,12 @@ class Ear(nn.Module):
             if not self.layers:
                 return torch.einsum("pk,pkh->ph", fades, (base[near] + self.local(local)).relu() * gate[near])
             rows, columns = torch.nonzero(fades > 0, as_tuple=True)  # pairs of points and samples that count
-            heard, fades, local = near[rows, columns], fades[rows, columns], local[rows, columns]
+            heard, counted, local = near[rows, columns], fades[rows, columns], local[rows, columns]
         terms = (base[heard] + self.local(local)).relu()
         for layer in self.layers:
             terms = terms + layer(terms).relu()
         terms = terms * gate[heard]
-        terms = terms if fades is None else terms * fades[:, None]
+        terms = terms if counted is None else terms * counted[:, None]
         return terms.new_zeros(len(points), terms.shape[-1]).index_add(0, rows, terms)
 
 
