@@ -19,6 +19,7 @@ from graphelements.samples import FunctionSamples, Queries, SFTBatch, collate
 
 SPACE = RAGGED_SFT.space
 HEARD = 3
+needs_compiler = pytest.mark.skipif(not compiler_available(), reason="torch finds no C++ compiler here")
 
 
 def samples(num: int, num_items: int = 1, dtype: torch.dtype = torch.float32) -> FunctionSamples:
@@ -84,6 +85,21 @@ def test_all_are_heard_in_full_where_there_are_no_more(num):
     torch.testing.assert_close(found, torch.stack([torch.zeros(5, 8), *one_by_one]).sum(0))
 
 
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])
+@pytest.mark.parametrize("num_layers", [0, 2])
+def test_hearing_all_is_the_same_with_and_without_a_search(num_layers: int, compiled: bool):
+    """An item with more samples than are heard makes all items of a batch search."""
+    few, many, hears = samples(6), samples(HEARD + 2), ear(num_layers=num_layers)
+    few = replace(few, items=torch.tensor([2, 0, 2, 0, 2, 0]))  # none of item 1
+    sizes = torch.rand(6, 2, generator=seeded(2)) + 0.1
+    points, items = SPACE.sample(9, seeded(7)), torch.randint(3, (9,), generator=seeded(8))
+    direct = hears(points, items, few, sizes, 3, HEARD, SPACE, compiled)
+    both = [torch.cat(each) for each in ((few.points, many.points), (few.values, many.values), (few.items, many.items + 3))]
+    searched = hears(points, items, FunctionSamples(*both), torch.cat([sizes, torch.ones(len(many.points), 2)]), 4, HEARD, SPACE)
+    torch.testing.assert_close(direct, searched)
+    assert not direct[items == 1].any()
+
+
 def test_what_is_heard_is_continuous():
     given, hears, zeros = samples(12), ear(), torch.zeros(1, dtype=torch.long)
     sizes = torch.full((12, 2), 0.3)
@@ -96,7 +112,7 @@ def test_what_is_heard_is_continuous():
         assert largest_jump(first, SPACE, 2) < 0.05 * spread
 
 
-@pytest.mark.skipif(not compiler_available(), reason="torch finds no C++ compiler here")
+@needs_compiler
 def test_compiled_hearing_has_the_same_numbers_and_gradients():
     given, hears = samples(9, num_items=3, dtype=torch.float64), ear(torch.float64)
     points, items = SPACE.sample(20, seeded(7)).double(), torch.randint(3, (20,), generator=seeded(8))
