@@ -11,6 +11,8 @@ from pathlib import Path
 
 import torch
 
+from graphelements.errors import InputError
+
 RESULTS = Path(__file__).parent / "results"
 FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 NAMES = ("mesh_batches", "message_passing", "solvers", "growth", "training_speed")
@@ -20,7 +22,7 @@ DRAWN = {"solvers": "bench_solvers", "growth": "bench_growth", "training_speed":
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is given")
-    parser.add_argument("--checkpoint", default="poisson-square", help="the network of `solvers`: a shipped model or a file")
+    parser.add_argument("--checkpoint", help="the network of `solvers`: a model's name or file [the shipped ones]")
     parser.add_argument("--seconds", type=float, default=240.0, help="how long each network of `training_speed` learns")
     arguments = parser.parse_args()
     for name in arguments.names:
@@ -31,7 +33,10 @@ def main() -> None:
         cores = os.cpu_count() or 1
         threads = {cores} if name == "training_speed" else {1, cores}
         module = import_module(f".{name}", __package__)
-        record(name, partial(module.measure, **settings.get(name, {})), sorted(threads))
+        try:
+            record(name, partial(module.measure, **settings.get(name, {})), sorted(threads))
+        except InputError as error:
+            parser.error(str(error))
         if name in DRAWN:
             results = json.loads((RESULTS / f"{name}.json").read_text())["results"]
             module.draw(results).savefig(FIGURES / f"{DRAWN[name]}.png", dpi=100, metadata={"Software": None})

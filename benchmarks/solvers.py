@@ -1,12 +1,13 @@
-"""A scenario of a new house, 256 queries, alone and in batches of 32: the network on many meshes against classical solvers.
+"""A scenario of a new house, 256 queries, alone and in batches of 32: two networks on many meshes against classical solvers.
 
-The network gets the 64 samples of a scenario (encoding them is timed by itself), a solver the heaters. The meshes' graphs, sparse
+A network gets the 64 samples of a scenario (encoding them is timed by itself), a solver the heaters. The meshes' graphs, sparse
 factors, inverses and eigenvalues are made before the clock starts, for the square is the same in all houses; "from scratch" is
 the one that makes them. A batch has 32 scenarios of 32 different houses. Errors are against the truth on 250 x 250 nodes.
 """
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import graphelements as ge
-from graphelements.data.houses import POISSON_SQUARE, UNIT_SQUARE, House, Houses
+from graphelements.data.houses import UNIT_SQUARE, House, Houses
 from graphelements.data.poisson import TRUTH_RESOLUTION, solved
 from graphelements.data.random_houses import HouseDistribution, draw_houses
 from graphelements.edge_kernels import compiler_available
@@ -30,7 +31,8 @@ from .timing import medians
 BATCH, NUM_HOUSES, SINGLES = 32, 128, 8
 RESOLUTIONS = (2, 3, 4, 5, 6, 7, 10, 16, 32)
 SCRATCH, CACHED = "P1 from scratch", "P1 by sparse factors"
-NETWORK, COMPILED, WHOLE = "network", "network, compiled", "network, compiled as a whole"
+NETWORKS = {"network": "poisson-square", "small network": "poisson-square-small"}
+COMPILED, WHOLE = ", compiled", ", compiled as a whole"
 CLASSICAL: dict[str, tuple[Callable, tuple[int, ...]]] = {
     "P1 by dense inverse": (dense_inverse, (3, 4, 5, 6, 7, 9, 12, 17, 25, 33)),
     CACHED: (factorised, (17, 33, 65, 129, TRUTH_RESOLUTION)),
@@ -41,27 +43,19 @@ Method = tuple[str, int]  # name and size
 Answer = Callable[[Sequence[House]], np.ndarray]
 
 
-def measure(checkpoint: str = "poisson-square", repeats: int = 7) -> dict[str, Any]:
+def measure(checkpoint: str | None = None, repeats: int = 7) -> dict[str, Any]:
     """The error and the milliseconds a scenario of every method and size, the ratios and what they say."""
-    network, mesh_config, weights = _network(checkpoint)
-    whole, *_ = _network(checkpoint)
+    chosen = NETWORKS if checkpoint is None else {"network": checkpoint}
+    checkpoints = {name: ge.load_checkpoint(source) for name, source in chosen.items()}
     houses = solved(draw_houses(NUM_HOUSES, np.random.default_rng(0), HouseDistribution(num_scenarios=1))).houses
     groups = [houses[i : i + BATCH] for i in range(0, NUM_HOUSES, BATCH)]
     singles = [houses[i : i + 1] for i in range(SINGLES)]
     encoded = {id(some): _samples(some) for some in (*groups, *singles)}
     methods: dict[Method, Answer] = {}
-    for resolution in RESOLUTIONS:
-        mesh = build_grid(mesh_config, UNIT_SQUARE, resolution)
-        unions = {num: ge.union(mesh, num) for num in (1, BATCH)}
-        for compiled in (False, True) if compiler_available() else (False,):
-            name = COMPILED if compiled else NETWORK
-            methods[name, resolution] = _predict(network, unions, encoded, compiled)
-        if resolution == 7 and compiler_available():
-            assert isinstance(whole, ge.GraphElementNetwork)
-            whole.compile_stages()
-            methods[WHOLE, 7] = _predict(whole, unions, encoded, True)
+    for name, of_name in checkpoints.items():
+        methods |= _network_methods(name, of_name, encoded)
     compile_seconds = {}
-    for name in (name for name, size in methods if size == 7 and name != NETWORK):
+    for name in (name for name, size in methods if size == 7 and name not in chosen):
         started = time.perf_counter()
         for some in (*groups, *singles):
             methods[name, 7](some)
@@ -84,22 +78,32 @@ def measure(checkpoint: str = "poisson-square", repeats: int = 7) -> dict[str, A
             point["mse"] = 0.0  # it is the truth
     encoding = medians({"one": lambda: _samples(singles[0]), "batch": lambda: _samples(groups[0])})
     results = {
-        "weights": weights,
+        "networks": chosen,
         "from_scratch_ms": scratch,
         "encoding_ms": {"single": encoding["one"], "batch": encoding["batch"] / BATCH},
         "compile_seconds": compile_seconds,
         "points": points,
     }
-    return results | {"speedup_at_7x7": _speedups(results), "sentence": _sentence(results)}
+    return results | {
+        "speedup_at_7x7": {name: _speedups(results, name) for name in chosen},
+        "sentences": {name: _sentence(results, name) for name in chosen},
+    }
 
 
-def _network(checkpoint: str) -> tuple[ge.SFTNetwork, ge.MeshConfig, str]:
-    try:
-        loaded = ge.load_checkpoint(checkpoint)
-    except ge.InputError as error:
-        print(f"warning: {error}; a network with random weights is timed instead, its errors mean nothing")
-        return ge.build_network(POISSON_SQUARE).eval(), ge.MeshConfig(nested=True), "random: errors of the network mean nothing"
-    return loaded.network, loaded.mesh, checkpoint
+def _network_methods(name: str, checkpoint: ge.Checkpoint, encoded: dict[int, ge.SFTBatch]) -> dict[Method, Answer]:
+    """A checkpoint's network as it is on all meshes; with a compiler, also kernel by kernel, and at 7x7 compiled as a whole."""
+    network, whole = checkpoint.network, copy.deepcopy(checkpoint.network)
+    methods: dict[Method, Answer] = {}
+    for resolution in RESOLUTIONS:
+        mesh = build_grid(checkpoint.mesh, UNIT_SQUARE, resolution)
+        unions = {num: ge.union(mesh, num) for num in (1, BATCH)}
+        methods[name, resolution] = _predict(network, unions, encoded, False)
+        if compiler_available():
+            methods[name + COMPILED, resolution] = _predict(network, unions, encoded, True)
+        if compiler_available() and resolution == 7 and isinstance(whole, ge.GraphElementNetwork):
+            whole.compile_stages()
+            methods[name + WHOLE, 7] = _predict(whole, unions, encoded, True)
+    return methods
 
 
 def _samples(houses: Sequence[House]) -> ge.SFTBatch:
@@ -133,17 +137,17 @@ def _times(
     return {key: times[text] / len(groups[0]) for text, key in names.items()}
 
 
-def _best(results: dict[str, Any], size: int) -> dict[str, Any]:
-    """The network's point at a resolution, eager or compiled, whichever is faster in batches."""
-    return min((p for p in _of(results, NETWORK) if p["size"] == size), key=lambda p: p["batch_ms"])
+def _best(results: dict[str, Any], network: str, size: int) -> dict[str, Any]:
+    """A network's point at a resolution, eager or compiled, whichever is faster in batches."""
+    return min((p for p in _of(results, network) if p["size"] == size), key=lambda p: p["batch_ms"])
 
 
 def _of(results: dict[str, Any], method: str) -> list[dict[str, Any]]:
     return [point for point in results["points"] if point["method"].startswith(method)]
 
 
-def _speedups(results: dict[str, Any]) -> dict[str, float]:
-    ours, cached = _best(results, 7), _of(results, CACHED)[-1]
+def _speedups(results: dict[str, Any], network: str) -> dict[str, float]:
+    ours, cached = _best(results, network, 7), _of(results, CACHED)[-1]
     return {
         "batch_against_from_scratch": round(results["from_scratch_ms"] / ours["batch_ms"], 1),
         "batch_against_cached": round(cached["batch_ms"] / ours["batch_ms"], 1),
@@ -156,28 +160,28 @@ def _named(point: dict[str, Any]) -> str:
     return f"{point['method']} of {point['size']}x{point['size']} {'waves' if point['method'] == SERIES else 'nodes'}"
 
 
-def _sentence(results: dict[str, Any]) -> str:
-    """Which classical solver is as accurate as the network at 7x7, and how much faster or slower."""
-    ours = _best(results, 7)
-    as_good = [p for p in results["points"] if not p["method"].startswith(NETWORK) and p["mse"] <= ours["mse"]]
+def _sentence(results: dict[str, Any], network: str) -> str:
+    """Which classical solver is as accurate as a network at 7x7, and how much faster or slower."""
+    ours = _best(results, network, 7)
+    as_good = [p for p in results["points"] if not p["method"].startswith(tuple(NETWORKS)) and p["mse"] <= ours["mse"]]
     said = []
     for kind, where in (("batch_ms", "in batches of 32"), ("single_ms", "one at a time")):
         rival = min(as_good, key=lambda p: p[kind])
         ratio = ours[kind] / rival[kind]
         verb = f"{ratio:.1f} times faster than" if ratio > 1 else f"{1 / ratio:.1f} times slower than"
         said.append(
-            f"{where} the {_named(rival)} is {verb} the network "
+            f"{where} the {_named(rival)} is {verb} the {network} "
             f"({rival[kind]:.3f} against {ours[kind]:.3f} ms a scenario), "
             f"with an error of {rival['mse']:.2g} against {ours['mse']:.2g}"
         )
     faster = all(ours[kind] > min(p[kind] for p in as_good) for kind in ("batch_ms", "single_ms"))
     advice = "Where the equation is known, use the classical solver." if faster else "Where the equation is known, compare first."
-    text = f"On 7x7 nodes: {'; '.join(said)}. {advice}"
-    return text if results["weights"].partition(":")[0] != "random" else f"Random weights, so this says nothing: {text}"
+    return f"On 7x7 nodes: {'; '.join(said)}. {advice}"
 
 
 COLOURS = {
-    NETWORK: "#c8442e",
+    "network": "#c8442e",
+    "small network": "#e0992f",
     "P1 by dense inverse": "#1b3a5c",
     CACHED: "#4f86b8",
     "P1 by sine transform": "#3f9c77",
@@ -192,7 +196,8 @@ def draw(results: list[dict[str, Any]]) -> Figure:
     alone, together = figure.subplots(1, 2, sharey=True, sharex=True)
     for axis, kind, title in ((alone, "single_ms", "one at a time"), (together, "batch_ms", "in batches of 32")):
         for method, colour in COLOURS.items():
-            _draw_curve(axis, [p for p in _of(last, method) if p["mse"] > 0], kind, method, colour)
+            if points := [p for p in _of(last, method) if p["mse"] > 0]:
+                _draw_curve(axis, points, kind, method, colour)
         kept = _of(last, CACHED)[-1][kind]
         for value, text in ((last["from_scratch_ms"], "250 x 250 nodes from scratch"), (kept, "250 x 250 nodes, factors kept")):
             axis.axvline(value, color="0.45", linestyle=":", linewidth=1.2)
@@ -203,15 +208,14 @@ def draw(results: list[dict[str, Any]]) -> Figure:
     alone.set_ylabel("mean squared error against 250 x 250 nodes")
     alone.legend(frameon=False, loc="lower left")
     threads = f"{last['threads']} thread{'s' * (last['threads'] > 1)}"
-    random = ", network with random weights" if last["weights"].startswith("random") else ""
-    figure.suptitle(f"A scenario of a new house, 256 queries, {threads}{random}; labels: nodes or waves a side")
+    figure.suptitle(f"A scenario of a new house, 256 queries, {threads}; labels: nodes or waves a side")
     return figure
 
 
 def _draw_curve(axis: Axes, points: list[dict[str, Any]], kind: str, method: str, colour: str) -> None:
     """The points of a method by size; where there is more than one way to run a size, the faster."""
     best = [min((p for p in points if p["size"] == size), key=lambda p: p[kind]) for size in sorted({p["size"] for p in points})]
-    ours = method == NETWORK
+    ours = method in NETWORKS
     x, y = [p[kind] for p in best], [p["mse"] for p in best]
     axis.plot(x, y, "o-", color=colour, label=method, linewidth=2.4 if ours else 1.4, markersize=7 if ours else 4.5)
     for p in best:

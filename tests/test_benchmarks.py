@@ -94,11 +94,27 @@ def test_the_sentence_names_the_fastest_solver_that_is_as_accurate() -> None:
     def point(method: str, size: int, mse: float, milliseconds: float) -> dict:
         return {"method": method, "size": size, "mse": mse, "single_ms": milliseconds, "batch_ms": milliseconds}
 
-    points = [point(solvers.NETWORK, 7, 0.01, 1.0), point("coarse", 3, 0.1, 0.1), point("good", 9, 0.005, 0.5)]
-    sentence = solvers._sentence({"weights": "some", "points": [*points, point("fine", 33, 1e-5, 2.0)]})
+    points = [point("network", 7, 0.01, 1.0), point("coarse", 3, 0.1, 0.1), point("good", 9, 0.005, 0.5)]
+    points += [point("small network, compiled", 7, 0.02, 0.1), point("small network", 7, 0.02, 0.2)]
+    points += [point("fine", 33, 1e-5, 2.0), point(solvers.CACHED, 250, 0.0, 4.0)]
+    sentence = solvers._sentence({"points": points}, "network")
     assert "good of 9x9 nodes is 2.0 times faster than the network" in sentence
     assert "coarse" not in sentence
     assert sentence.endswith("use the classical solver.")
+    assert "good of 9x9 nodes is 5.0 times slower than the small network" in solvers._sentence(
+        {"points": points}, "small network"
+    )
+    results = {"points": points, "from_scratch_ms": 80.0, "threads": 2}
+    speedups = solvers._speedups(results, "small network")
+    assert (speedups["batch_against_from_scratch"], speedups["batch_against_cached"]) == (800.0, 40.0)
+    assert [text.get_text() for text in solvers.draw([results]).axes[0].get_legend().get_texts()] == ["network", "small network"]
+
+
+def test_a_network_that_is_not_there_is_one_line() -> None:
+    command = [sys.executable, "-m", "benchmarks", "solvers", "--checkpoint", "nowhere"]
+    told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert told.returncode == 2
+    assert "no shipped model is called nowhere" in told.stderr.splitlines()[-1]
 
 
 def test_memory_of_a_call_is_what_it_held_at_once() -> None:

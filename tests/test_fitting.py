@@ -112,12 +112,22 @@ def test_the_second_field_of_a_range_is_the_first_under_the_condition_that_its_i
 def test_an_item_is_fitted_the_same_in_any_company(name: str) -> None:
     mesh = MESHES[name]()
     samples = samples_of(mesh.space, [7, 0, 30])
-    other = replace(mesh, positions=mesh.positions.clone())
-    together = fit_fields({"f": samples}, {"f": 1}, union([mesh, other, mesh])).numbers.reshape(3, mesh.num_nodes, -1)
-    for item in range(3):
+    smaller, larger = (scattered_mesh(mesh.space, mesh.num_nodes + more, seeded(4)) for more in (-20, 20))
+    meshes = [mesh, smaller, larger]
+    together = fit_fields({"f": samples}, {"f": 1}, union(meshes)).numbers.split([each.num_nodes for each in meshes])
+    for item, own_mesh in enumerate(meshes):
         own = samples.items == item
         alone = FunctionSamples(samples.points[own], samples.values[own], samples.items[own] * 0)
-        assert fit_fields({"f": alone}, {"f": 1}, union(mesh, 1)).numbers == pytest.approx(together[item], abs=1e-5)
+        for _ in range(2):  # the second time with what was kept of the mesh
+            assert fit_fields({"f": alone}, {"f": 1}, union(own_mesh, 1)).numbers == pytest.approx(together[item], abs=1e-5)
+
+
+def test_priors_are_kept_of_meshes_that_do_not_move() -> None:
+    still = grid_mesh(PLANE, 4)
+    moving = replace(still, positions=still.positions.clone().requires_grad_())
+    assert _prior(still) is _prior(still)
+    assert _prior(moving) is not _prior(moving)
+    assert all(precision.requires_grad for precision in _prior(moving)[1])
 
 
 def test_items_are_solved_for_in_pieces_that_bound_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

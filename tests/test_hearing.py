@@ -8,6 +8,7 @@ import pytest
 import torch
 from cases import RAGGED_SFT, largest_jump, random_item, seeded
 
+from graphelements import hearing
 from graphelements.building import build_network
 from graphelements.edge_kernels import compiler_available
 from graphelements.errors import InputError
@@ -87,13 +88,16 @@ def test_all_are_heard_in_full_where_there_are_no_more(num):
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])
 @pytest.mark.parametrize("num_layers", [0, 2])
-def test_hearing_all_is_the_same_with_and_without_a_search(num_layers: int, compiled: bool):
+def test_hearing_all_is_the_same_with_and_without_a_search(num_layers: int, compiled: bool, monkeypatch: pytest.MonkeyPatch):
     """An item with more samples than are heard makes all items of a batch search."""
+    search, searches = hearing.nearest, []
+    monkeypatch.setattr(hearing, "nearest", lambda *given: searches.append(given) or search(*given))
     few, many, hears = samples(6), samples(HEARD + 2), ear(num_layers=num_layers)
     few = replace(few, items=torch.tensor([2, 0, 2, 0, 2, 0]))  # none of item 1
     sizes = torch.rand(6, 2, generator=seeded(2)) + 0.1
     points, items = SPACE.sample(9, seeded(7)), torch.randint(3, (9,), generator=seeded(8))
     direct = hears(points, items, few, sizes, 3, HEARD, SPACE, compiled)
+    assert bool(searches) == (compiled and num_layers == 0)  # there the fused kernel is faster, with its search
     both = [torch.cat(each) for each in ((few.points, many.points), (few.values, many.values), (few.items, many.items + 3))]
     searched = hears(points, items, FunctionSamples(*both), torch.cat([sizes, torch.ones(len(many.points), 2)]), 4, HEARD, SPACE)
     torch.testing.assert_close(direct, searched)

@@ -19,21 +19,26 @@ from graphelements.tasks.grouped_task import group_errors
 from graphelements.tasks.poisson_square import house_errors, mesh_for
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
+HOUSE_MODELS = ("poisson-square", "poisson-square-near", "poisson-square-small")
 
 
 def test_every_shipped_model_is_that_of_a_task_and_was_trained_to_the_end():
     assert NAMES
     for name in NAMES:
         checkpoint = ge.load_checkpoint(name)
-        assert checkpoint.task == name
-        assert get_task(name).sft_of(get_task(name).presets["default"]) == checkpoint.network.sft
+        assert checkpoint.task is not None
+        task = get_task(checkpoint.task)
+        preset = task.presets[name.removeprefix(checkpoint.task).removeprefix("-") or "default"]
+        assert (checkpoint.network.config, checkpoint.mesh) == (preset.network, preset.mesh)
+        assert task.sft_of(preset) == checkpoint.network.sft
         assert checkpoint.training["steps_done"] == checkpoint.training["training"]["steps"]
         assert (SHIPPED / f"{name}.safetensors").stat().st_size < 4 * 2**20
 
 
-def test_the_house_model_beats_finite_elements_of_the_same_nodes_on_new_houses():
+@pytest.mark.parametrize("name", HOUSE_MODELS)
+def test_the_models_of_houses_beat_finite_elements_of_the_same_nodes_on_new_houses(name: str):
     houses = solved(draw_houses(12, np.random.default_rng(99), HouseDistribution(num_scenarios=4)))
-    checkpoint = ge.load_checkpoint("poisson-square")
+    checkpoint = ge.load_checkpoint(name)
     for resolution in (3, 5, 7):
         ours = house_errors(checkpoint.network, mesh_for(checkpoint, resolution), houses)[0].mean()
         fem = np.mean([np.mean((p1_temperatures(h, resolution) - h.temperatures) ** 2) for h in houses.houses])
@@ -42,8 +47,9 @@ def test_the_house_model_beats_finite_elements_of_the_same_nodes_on_new_houses()
 
 @needs_real_houses
 @pytest.mark.long
-def test_the_house_model_on_all_of_the_authors_houses():
-    checkpoint = ge.load_checkpoint("poisson-square")
+@pytest.mark.parametrize("name", HOUSE_MODELS)
+def test_the_models_of_houses_on_all_of_the_authors_houses(name: str):
+    checkpoint = ge.load_checkpoint(name)
     errors = house_errors(checkpoint.network, mesh_for(checkpoint, 7), real_houses())[0]
     assert errors.mean() < 0.008
 

@@ -40,10 +40,10 @@ AT_ONCE = 2**23
 """Numbers in the matrices that are solved together."""
 BARYCENTRIC = Barycentric()
 
-Prior = tuple[Float[Tensor, "*_parts _nodes 1"], list[Float[Tensor, "*_parts _nodes _nodes"]]]
+Prior = tuple[Float[Tensor, "_nodes 1"], list[Float[Tensor, "_nodes _nodes"]]]
 """The areas of nodes, and Q of every range."""
-_KEPT: WeakKeyDictionary[MeshUnion, Prior] = WeakKeyDictionary()
-"""Of meshes that do not move, as long as they are in use."""
+_KEPT: WeakKeyDictionary[Mesh, Prior] = WeakKeyDictionary()
+"""Those of meshes that do not move, as long as they are in use."""
 
 
 def num_fitted(channels: Sequence[int]) -> tuple[int, int]:
@@ -74,7 +74,8 @@ def fit_fields(inputs: Mapping[str, FunctionSamples], channels: Mapping[str, int
     """
     if any(part.num_nodes > MOST_NODES for part in mesh.parts):
         mesh = union(mesh.per_item([_coarse(part) for part in mesh.parts]))
-    values, variances = zip(*(_fitted(mesh, inputs.get(name), num) for name, num in channels.items()), strict=True)
+    priors = [_prior(part) for part in mesh.parts]
+    values, variances = zip(*(_fitted(mesh, priors, inputs.get(name), num) for name, num in channels.items()), strict=True)
     return Fields(mesh, torch.cat([*values, *variances], -1), num_fitted(list(channels.values()))[1])
 
 
@@ -91,31 +92,33 @@ def _coarse(mesh: Mesh) -> Mesh:
 
 
 def _fitted(
-    mesh: MeshUnion, samples: FunctionSamples | None, channels: int
+    mesh: MeshUnion, priors: list[Prior], samples: FunctionSamples | None, channels: int
 ) -> tuple[Float[Tensor, "nodes values"], Float[Tensor, "nodes ranges"]]:
-    """The fields of one function, and their variances. Items are solved for together, as memory allows."""
+    """The fields of one function, and their variances.
+
+    Items are solved for together, as memory allows, each with as many nodes as the largest mesh has: those that it has not have
+    no area, and know of no others.
+    """
     samples = samples or FunctionSamples(mesh.positions[:0], mesh.positions.new_zeros(0, channels), mesh.items[:0])
     coupling = BARYCENTRIC(samples.points, samples.items, mesh)
+    nodes = coupling.nodes - mesh.starts[samples.items][:, None]
     weights = coupling.weights.double() / math.sqrt(NOISE)
     given = samples.values[:, None, :channels].double() / math.sqrt(NOISE)
     products, sums = weights[:, :, None] * weights[:, None, :], weights[:, :, None] * given
-    (areas, precisions), parts = _priors(mesh), torch.tensor(mesh.part_of_item, device=mesh.items.device)
-    most = areas.shape[1]
-    nodes = coupling.nodes - mesh.starts[samples.items][:, None]
-    every = torch.arange(mesh.num_items, device=mesh.items.device)
-    solutions = []
-    for items in every.split(max(1, AT_ONCE // most**2)):
+    most, solutions = max(part.num_nodes for part in mesh.parts), []
+    for items in torch.arange(mesh.num_items, device=mesh.items.device).split(max(1, AT_ONCE // most**2)):
         rows = (samples.items >= items[0]) & (samples.items <= items[-1])
         own, here = (samples.items[rows] - items[0])[:, None], nodes[rows]
         normal, right = (weights.new_zeros(len(items), most, width) for width in (most, channels))
         normal = normal.index_put((own[:, :, None], here[:, :, None], here[:, None, :]), products[rows], accumulate=True)
         right = right.index_put((own, here), sums[rows], accumulate=True)
-        own_areas, found, left = areas[parts[items]], [], []
+        areas, precisions = _padded(priors, [mesh.part_of_item[item] for item in items.tolist()], most)
+        found, left = [], []
         for precision in precisions:
-            factors = torch.linalg.cholesky(normal + precision[parts[items]])
-            solved, of_areas = torch.cholesky_solve(torch.cat([right, own_areas], -1), factors).split([channels, 1], -1)
-            total, variances = own_areas.mT @ of_areas, _variances(factors)[..., None]
-            found += [solved, solved - of_areas * (own_areas.mT @ solved / total)]
+            factors = torch.linalg.cholesky(normal + precision)
+            solved, of_areas = torch.cholesky_solve(torch.cat([right, areas], -1), factors).split([channels, 1], -1)
+            total, variances = areas.mT @ of_areas, _variances(factors)[..., None]
+            found += [solved, solved - of_areas * (areas.mT @ solved / total)]
             left += [variances, (variances - of_areas.square() / total).clamp(min=0)]
         solutions.append(torch.cat([*found, *left], -1))
     place = torch.arange(mesh.num_nodes, device=mesh.items.device) - mesh.starts[mesh.items]
@@ -124,24 +127,25 @@ def _fitted(
     return fields, variances
 
 
-def _priors(mesh: MeshUnion) -> Prior:
-    """Of all parts, each with as many nodes as the largest has: those it has not have no area, and know of no others."""
-    moves = mesh.positions.requires_grad
-    if not moves and mesh in _KEPT:
-        return _KEPT[mesh]
-    of_parts, most = [_prior(part) for part in mesh.parts], max(part.num_nodes for part in mesh.parts)
-    areas = torch.stack([pad(own, (0, 0, 0, most - len(own))) for own, _ in of_parts])
-    precisions = [
-        torch.stack([torch.block_diag(own, torch.eye(most - len(own)).to(own)) for own in of_range])
-        for of_range in zip(*(own for _, own in of_parts), strict=True)
-    ]
-    if not moves:
-        _KEPT[mesh] = areas, precisions
-    return areas, precisions
+def _padded(
+    priors: list[Prior], parts: list[int], most: int
+) -> tuple[Float[Tensor, "items most 1"], list[Float[Tensor, "items most most"]]]:
+    """The priors of items that use these parts."""
+    distinct = sorted(set(parts))
+    of_item = torch.tensor([distinct.index(part) for part in parts], device=priors[0][0].device)
+    areas = torch.stack([pad(own, (0, 0, 0, most - len(own))) for own, _ in (priors[part] for part in distinct)])
+    precisions = []
+    for number in range(len(RANGES)):
+        own = [priors[part][1][number] for part in distinct]
+        ones = [torch.eye(most - len(each), dtype=each.dtype, device=each.device) for each in own]
+        precisions.append(torch.stack([torch.block_diag(*pair) for pair in zip(own, ones, strict=True)])[of_item])
+    return areas[of_item], precisions
 
 
 def _prior(mesh: Mesh) -> Prior:
     """On the nodes of a mesh, with P1 elements on its triangles; nodes of none know nothing of each other."""
+    if mesh in _KEPT:
+        return _KEPT[mesh]
     areas = union(mesh, 1).areas.double()
     areas = areas.clamp(min=SMALLEST * float(areas.detach().mean()))
     stiffness = torch.diag(torch.zeros_like(areas))
@@ -158,7 +162,10 @@ def _prior(mesh: Mesh) -> Prior:
         root = torch.diag(areas) / length**2 + stiffness
         precision = root @ (root / areas[:, None])
         found.append(precision * _variances(torch.linalg.cholesky(precision)).mean())
-    return areas[:, None], found
+    prior = areas[:, None], found
+    if not mesh.positions.requires_grad:
+        _KEPT[mesh] = prior
+    return prior
 
 
 def _variances(factors: Float[Tensor, "*items nodes nodes"]) -> Float[Tensor, "*items nodes"]:

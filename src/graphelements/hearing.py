@@ -59,28 +59,38 @@ class Ear(nn.Module):
         base = self.base(torch.cat([values[:, self.num_linear :], space.coordinates(sites)], -1))
         gate = self.gate(values[:, : self.gate.in_features])
         learned = torch.is_grad_enabled() and any(each.requires_grad for each in (points, sites, sizes))
-        compiled = compiled and not learned
-        counted: Tensor | None = None
-        if max(per_item) <= num_heard:  # all are heard in full
+        fused = compiled and not learned
+        if max(per_item) <= num_heard and (self.layers or not fused):  # all are heard in full
             num_own = counts[items]
             rows = torch.arange(len(points), device=points.device).repeat_interleave(num_own)
             heard = torch.arange(len(rows), device=points.device) + (starts[items] - num_own.cumsum(0) + num_own)[rows]
-            local = run(offset_features, points[rows], sites[heard], sizes[heard], space, compiled=compiled)
-        else:
-            found = nearest(points, items, sites, starts, per_item, num_heard + 1, compiled)
-            near, fades, local = run(near_features, points, found, sites, sizes, space, compiled=compiled)
-            if compiled and not self.layers:
-                return GatedRead.apply(base, gate, near, fades, local, self.local.weight.T.contiguous())
-            if not self.layers:
-                return torch.einsum("pk,pkh->ph", fades, (base[near] + self.local(local)).relu() * gate[near])
-            rows, columns = torch.nonzero(fades > 0, as_tuple=True)  # pairs of points and samples that count
-            heard, counted, local = near[rows, columns], fades[rows, columns], local[rows, columns]
+            local = run(pair_features, points[rows], sites[heard], sizes[heard], space, compiled=fused)
+            return self._sums(base, gate, local, rows, heard, len(points))
+        found = nearest(points, items, sites, starts, per_item, num_heard + 1, compiled)
+        near, fades, local = run(near_features, points, found, sites, sizes, space, compiled=fused)
+        if not self.layers and fused:
+            return GatedRead.apply(base, gate, near, fades, local, self.local.weight.T.contiguous())
+        rows, columns = torch.nonzero(fades > 0, as_tuple=True)  # pairs of points and samples that count
+        pairs = local[rows, columns], rows, near[rows, columns], len(points), fades[rows, columns]
+        return self._sums(base, gate, *pairs)
+
+    def _sums(
+        self,
+        base: Float[Tensor, "samples hidden"],
+        gate: Float[Tensor, "samples hidden"],
+        local: Float[Tensor, "pairs local"],
+        rows: Int[Tensor, " pairs"],
+        heard: Int[Tensor, " pairs"],
+        num: int,
+        fades: Float[Tensor, " pairs"] | None = None,
+    ) -> Float[Tensor, "num hidden"]:
+        """h of `num` points from pairs of the point in `rows` and the sample that is `heard`."""
         terms = (base[heard] + self.local(local)).relu()
         for layer in self.layers:
             terms = terms + layer(terms).relu()
         terms = terms * gate[heard]
-        terms = terms if counted is None else terms * counted[:, None]
-        return terms.new_zeros(len(points), terms.shape[-1]).index_add(0, rows, terms)
+        terms = terms if fades is None else terms * fades[:, None]
+        return terms.new_zeros(num, terms.shape[-1]).index_add(0, rows, terms)
 
 
 class Ears(nn.ModuleDict):
@@ -129,20 +139,26 @@ def near_features(
     """Which samples each point hears, how much, and where they are, from the nearest samples and one more (-1: none)."""
     missing, rows = found < 0, found.clamp(min=0)
     here = points[:, None].expand(*rows.shape, points.shape[-1])
-    squares = (space.offset(here, sites[rows]) / space.unit_length).square().sum(-1)
+    offsets = space.offset(here, sites[rows]) / space.unit_length
+    squares = offsets.square().sum(-1)
     beyond = torch.where(missing[:, -1:], torch.inf, squares[:, -1:].clamp(min=1e-12))
     fades = torch.where(missing, 0.0, (1 - squares.clamp(min=1e-12) / beyond).clamp(min=0).square())[:, :-1]
     rows = rows[:, :-1]
-    return rows, fades, offset_features(here[:, :-1], sites[rows], sizes[rows], space)
+    return rows, fades, offset_features(offsets[:, :-1], sizes[rows])
 
 
 @no_type_check
-def offset_features(
-    points: Float[Tensor, "*pairs dim"], sites: Float[Tensor, "*pairs dim"], sizes: Float[Tensor, "*pairs dim"], space: Space
-) -> Float[Tensor, "*pairs local"]:
+def pair_features(
+    points: Float[Tensor, "pairs dim"], sites: Float[Tensor, "pairs dim"], sizes: Float[Tensor, "pairs dim"], space: Space
+) -> Float[Tensor, "pairs local"]:
+    """The `offset_features` of pairs of points and samples."""
+    return offset_features(space.offset(points, sites) / space.unit_length, sizes)
+
+
+@no_type_check
+def offset_features(offsets: Float[Tensor, "*pairs dim"], sizes: Float[Tensor, "*pairs dim"]) -> Float[Tensor, "*pairs local"]:
     """Where samples are, seen from points: the offset in units of the space; along each axis the same in units of the cell,
     o / sqrt(o^2 + size^2), from -1 to 1; and the logarithm of the distance in these units."""
-    offsets = space.offset(points, sites) / space.unit_length
     scaled = offsets / sizes
     directions = scaled * (1 + scaled.square()).rsqrt()
     distances = 0.5 * (1 + scaled.square().sum(-1, keepdim=True)).log()

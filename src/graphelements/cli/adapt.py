@@ -38,7 +38,7 @@ def adapt(
 
     Examples:
 
-    graphelements adapt poisson-square --data houses.npz --house 3 --out mesh.safetensors --figure mesh.png
+    graphelements adapt poisson-square-near --data houses.npz --house 3 --out mesh.safetensors --figure mesh.png
 
     graphelements adapt poisson-sphere --data sphere.npz --house 3 --out mesh.safetensors --figure globe.png
     """

@@ -32,7 +32,7 @@ def reproduce(
     only: Annotated[str | None, typer.Option(help="Curves or cells, comma-separated: default,np-0")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many seeds, from 0 on [those of the experiment].")] = None,
     model: Annotated[
-        list[str] | None, typer.Option(help="For optimised-meshes: a checkpoint, may be given again [the shipped model].")
+        list[str] | None, typer.Option(help="For optimised-meshes: a checkpoint, may be given again [poisson-square-near].")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bars.")] = False,
 ) -> None:
@@ -49,7 +49,7 @@ def reproduce(
     """
     if experiment == OPTIMISED_MESHES:
         refused = [name for name, value in {"--only": only, "--seeds": seeds}.items() if value is not None]
-        _optimise_meshes(model or ["poisson-square"], data, out, quick, quiet, refused)
+        _optimise_meshes(model or ["poisson-square-near"], data, out, quick, quiet, refused)
         return
     if experiment in (PUSHING_LOGS, PUSHING_PIXELS):
         from ..errors import require

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, Tol's teal, indigo and cyan, which colour-blind readers can tell apart; markers say the same
+# Okabe and Ito's colours, Tol's teal, indigo and wine, which colour-blind readers can tell apart; markers say the same
 STYLES = {
     "default": ("#0072B2", "o"),
     "paper-grid": ("#E69F00", "s"),
     "paper": ("#CC79A7", "^"),
     "near": ("#332288", "p"),
     "nodes": ("#44AA99", "P"),
-    "small": ("#88CCEE", "h"),
+    "small": ("#882255", "h"),
     "paper-moving": ("#F0E442", "<"),
     "np": ("#009E73", "v"),
     "np-tuned": ("#56B4E9", "v"),

@@ -84,6 +84,7 @@ SMALL = replace(  # for speed: narrow, and on grids, where nothing is searched f
         decoder_layers=1,
         ear_layers=1,
         representation="multilinear",
+        reads="finest",
     ),
     mesh=MeshConfig(),
     batches=replace(OURS.batches, random_meshes=0.0, nesting_ratios=(2.0,)),
