@@ -19,7 +19,7 @@ from graphelements.tasks.grouped_task import group_errors
 from graphelements.tasks.poisson_square import house_errors, mesh_for
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.safetensors"))
-HOUSE_MODELS = ("poisson-square", "poisson-square-near", "poisson-square-small")
+HOUSE_MODELS = {"poisson-square": 0.0006, "poisson-square-near": 0.0035, "poisson-square-small": 0.0015}  # errors at 7x7
 
 
 def test_every_shipped_model_is_that_of_a_task_and_was_trained_to_the_end():
@@ -51,7 +51,7 @@ def test_the_models_of_houses_beat_finite_elements_of_the_same_nodes_on_new_hous
 def test_the_models_of_houses_on_all_of_the_authors_houses(name: str):
     checkpoint = ge.load_checkpoint(name)
     errors = house_errors(checkpoint.network, mesh_for(checkpoint, 7), real_houses())[0]
-    assert errors.mean() < 0.008
+    assert errors.mean() < HOUSE_MODELS[name]
 
 
 def test_the_model_of_the_sphere_solves_new_houses_on_both_kinds_of_meshes(tmp_path: Path):
