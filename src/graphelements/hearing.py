@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from .edge_kernels import run
 from .errors import require
-from .neighbours import nearest
+from .neighbours import nearest, places_in_groups
 from .point_kernels import GatedRead
 from .samples import FunctionSamples, Queries
 from .spaces import Space
@@ -62,8 +62,8 @@ class Ear(nn.Module):
         fused = compiled and not learned
         if max(per_item) <= num_heard and (self.layers or not fused):  # all are heard in full
             num_own = counts[items]
-            rows = torch.arange(len(points), device=points.device).repeat_interleave(num_own)
-            heard = torch.arange(len(rows), device=points.device) + (starts[items] - num_own.cumsum(0) + num_own)[rows]
+            rows = torch.repeat_interleave(num_own)
+            heard = starts[items][rows] + places_in_groups(num_own)
             local = run(pair_features, points[rows], sites[heard], sizes[heard], space, compiled=fused)
             return self._sums(base, gate, local, rows, heard, len(points))
         found = nearest(points, items, sites, starts, per_item, num_heard + 1, compiled)

@@ -91,3 +91,9 @@ def _tree_search(
     squared = torch.where(found == len(sites), torch.inf, squared)
     near, slots = _smallest(squared, num)
     return torch.where(near < torch.inf, found.gather(1, slots), -1)
+
+
+def places_in_groups(counts: Int[Tensor, " groups"]) -> Int[Tensor, " rows"]:
+    """0, 1, ... within each of groups of so many rows, one group after the other."""
+    starts = torch.repeat_interleave(counts.cumsum(0) - counts, counts)
+    return torch.arange(len(starts), device=counts.device) - starts

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from .errors import require
-from .neighbours import nearest
+from .neighbours import nearest, places_in_groups
 from .sample_cells import THINNEST, Cells, sample_cells
 from .samples import FunctionSamples
 from .spaces import Space
@@ -94,7 +94,7 @@ def _overlaps(
     ends = torch.bincount(items[boxes]).cumsum(0)[items[boxes]]
     later = ends - torch.arange(len(boxes), device=boxes.device) - 1  # how many of the same item come after each
     first = torch.repeat_interleave(later)
-    first, second = boxes[first], boxes[first + 1 + _places(later)]
+    first, second = boxes[first], boxes[first + 1 + places_in_groups(later)]
     kept = (torch.minimum(high[first], high[second]) - torch.maximum(low[first], low[second]) > least).all(-1)
     return first[kept], second[kept]
 
@@ -110,12 +110,6 @@ def _inside(
     counts = torch.bincount(piece)
     starts = (counts.cumsum(0) - counts)[of]
     box = torch.repeat_interleave(counts[of])
-    members = points[piece.argsort()[starts[box] + _places(counts[of])]]
+    members = points[piece.argsort()[starts[box] + places_in_groups(counts[of])]]
     inside = ((members >= low[box]) & (members <= high[box])).all(-1)
     return torch.zeros_like(of).index_add(0, box, inside.to(of))
-
-
-def _places(counts: Int[Tensor, " groups"]) -> Int[Tensor, " rows"]:
-    """0, 1, ... within each of groups of so many rows, one group after the other."""
-    starts = torch.repeat_interleave(counts.cumsum(0) - counts, counts)
-    return torch.arange(len(starts), device=counts.device) - starts
