@@ -14,6 +14,7 @@ from graphelements.edge_kernels import compiler_available
 from graphelements.errors import InputError
 from graphelements.hearing import Ear
 from graphelements.meshes import grid_mesh
+from graphelements.neighbours import rows_by_group
 from graphelements.network import GraphElementNetwork
 from graphelements.network_config import DEFAULT
 from graphelements.samples import FunctionSamples, Queries, SFTBatch, collate
@@ -44,7 +45,7 @@ def test_a_point_hears_the_fading_sum_of_its_nearest_samples(num_layers: int):
     given, hears = samples(6), ear(num_layers=num_layers)
     sizes = torch.rand(6, 2, generator=seeded(2)) + 0.1
     point = torch.tensor([[0.3, -0.2]])
-    found = hears(point, torch.zeros(1, dtype=torch.long), given, sizes, 1, HEARD, SPACE)
+    found = hears(point, torch.zeros(1, dtype=torch.long), given, sizes, rows_by_group(given.items, 1), HEARD, SPACE)
     offsets = (point - given.points) / SPACE.unit_length
     order = offsets.norm(dim=-1).argsort()
     reach = offsets[order[HEARD]].norm()
@@ -65,12 +66,14 @@ def test_samples_of_other_items_are_not_heard():
     given, hears = samples(5, num_items=2), ear()
     sizes = torch.ones(10, 2)
     points, items = SPACE.sample(4, seeded(7)), torch.tensor([0, 1, 1, 0])
-    together = hears(points, items, given, sizes, 2, HEARD, SPACE)
+    together = hears(points, items, given, sizes, rows_by_group(given.items, 2), HEARD, SPACE)
     for item in (0, 1):
         own = given.items == item
         alone = FunctionSamples(given.points[own], given.values[own])
         here = points[items == item]
-        found = hears(here, torch.zeros(len(here), dtype=torch.long), alone, torch.ones(5, 2), 1, HEARD, SPACE)
+        found = hears(
+            here, torch.zeros(len(here), dtype=torch.long), alone, torch.ones(5, 2), torch.arange(5)[None], HEARD, SPACE
+        )
         torch.testing.assert_close(together[items == item], found)
 
 
@@ -78,9 +81,17 @@ def test_samples_of_other_items_are_not_heard():
 def test_all_are_heard_in_full_where_there_are_no_more(num):
     given, hears = samples(num), ear()
     points = SPACE.sample(5, seeded(7))
-    found = hears(points, torch.zeros(5, dtype=torch.long), given, torch.ones(num, 2), 1, HEARD, SPACE)
+    found = hears(points, torch.zeros(5, dtype=torch.long), given, torch.ones(num, 2), torch.arange(num)[None], HEARD, SPACE)
     one_by_one = [
-        hears(points, torch.zeros(5, dtype=torch.long), FunctionSamples(p[None], v[None]), torch.ones(1, 2), 1, HEARD, SPACE)
+        hears(
+            points,
+            torch.zeros(5, dtype=torch.long),
+            FunctionSamples(p[None], v[None]),
+            torch.ones(1, 2),
+            torch.zeros(1, 1, dtype=torch.long),
+            HEARD,
+            SPACE,
+        )
         for p, v in zip(given.points, given.values, strict=True)
     ]
     torch.testing.assert_close(found, torch.stack([torch.zeros(5, 8), *one_by_one]).sum(0))
@@ -96,10 +107,12 @@ def test_hearing_all_is_the_same_with_and_without_a_search(num_layers: int, comp
     few = replace(few, items=torch.tensor([2, 0, 2, 0, 2, 0]))  # none of item 1
     sizes = torch.rand(6, 2, generator=seeded(2)) + 0.1
     points, items = SPACE.sample(9, seeded(7)), torch.randint(3, (9,), generator=seeded(8))
-    direct = hears(points, items, few, sizes, 3, HEARD, SPACE, compiled)
-    assert bool(searches) == (compiled and num_layers == 0)  # there the fused kernel is faster, with its search
+    direct = hears(points, items, few, sizes, rows_by_group(few.items, 3), HEARD, SPACE, compiled)
+    assert not searches
     both = [torch.cat(each) for each in ((few.points, many.points), (few.values, many.values), (few.items, many.items + 3))]
-    searched = hears(points, items, FunctionSamples(*both), torch.cat([sizes, torch.ones(len(many.points), 2)]), 4, HEARD, SPACE)
+    all_sizes, table = torch.cat([sizes, torch.ones(len(many.points), 2)]), rows_by_group(both[2], 4)
+    searched = hears(points, items, FunctionSamples(*both), all_sizes, table, HEARD, SPACE)
+    assert searches
     torch.testing.assert_close(direct, searched)
     assert not direct[items == 1].any()
 
@@ -109,7 +122,7 @@ def test_what_is_heard_is_continuous():
     sizes = torch.full((12, 2), 0.3)
 
     def first(points: torch.Tensor) -> torch.Tensor:
-        return hears(points, zeros.expand(len(points)), given, sizes, 1, HEARD, SPACE)[:, 0]
+        return hears(points, zeros.expand(len(points)), given, sizes, rows_by_group(given.items, 1), HEARD, SPACE)[:, 0]
 
     with torch.no_grad():
         spread = first(SPACE.sample(200, seeded(4))).std()
@@ -124,7 +137,7 @@ def test_compiled_hearing_has_the_same_numbers_and_gradients():
     given = replace(given, values=given.values.requires_grad_())
     results = []
     for compiled in (False, True):
-        found = hears(points, items, given, sizes, 3, HEARD, SPACE, compiled)
+        found = hears(points, items, given, sizes, rows_by_group(given.items, 3), HEARD, SPACE, compiled)
         gradients = torch.autograd.grad(found.square().sum(), [given.values, *hears.parameters()])
         results.append((found, *gradients))
     for plain, fused in zip(*results, strict=True):

@@ -10,6 +10,7 @@ from cases import seeded
 
 from graphelements.building import build_network
 from graphelements.data.houses import Heater, Scenario, encode
+from graphelements.edge_kernels import compiler_available
 from graphelements.errors import InputError
 from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.network_config import ATTENTION, DEFAULT
@@ -17,6 +18,8 @@ from graphelements.sample_boxes import sample_boxes
 from graphelements.sample_cells import num_shapes, sample_cells
 from graphelements.samples import FunctionSamples
 from graphelements.spaces import Box, Sphere
+
+needs_compiler = pytest.mark.skipif(not compiler_available(), reason="torch finds no C++ compiler here")
 
 
 def heaters(*powers_and_rectangles: tuple[float, ...]) -> FunctionSamples:
@@ -65,6 +68,20 @@ def test_heaters_of_one_power_are_told_apart():
     torch.testing.assert_close(samples.points[order], torch.tensor([[0.15, 0.225], [0.2, 0.55], [0.8, 0.725]]))
     torch.testing.assert_close(boxes.shapes[order], torch.tensor([[0.1, 0.25], [0.2, 0.1], [0.2, 0.05]]))
     torch.testing.assert_close(samples.values, torch.ones(3, 1))
+
+
+@pytest.mark.parametrize("listed", ["one ring after the other", "at random"])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])
+def test_rings_of_one_value_are_pieces_in_whatever_order_they_are_listed(listed: str, compiled: bool):
+    """Of those listed in order no search is needed to know that they hang together."""
+    angles = torch.arange(20) * 2 * torch.pi / 20
+    ring = torch.stack([angles.cos(), angles.sin()], -1)
+    points = torch.cat([0.25 + 0.2 * ring, torch.tensor([0.75, 0.6]) + 0.1 * ring, 0.5 + 0.4 * ring])
+    items, values = torch.tensor([0, 0, 1]).repeat_interleave(20), torch.ones(60, 1)
+    order = torch.arange(60) if listed != "at random" else torch.randperm(60, generator=seeded(0))
+    samples, boxes = sample_boxes(FunctionSamples(points[order], values, items[order]), 2, Box(), compiled)
+    found = sorted(zip(samples.items.tolist(), boxes.shapes[:, 0].tolist(), strict=True))
+    assert found == [(0, pytest.approx(0.2)), (0, pytest.approx(0.4)), (1, pytest.approx(0.8))]
 
 
 @pytest.mark.parametrize("sides", [(0.3, 0.01), (0.01, 0.3), (0.2, 0.2)])

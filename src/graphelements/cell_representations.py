@@ -10,10 +10,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .errors import require
+from .meshes import Mesh
 from .neighbours import nearest
 from .representations import Coupling, Representation
 from .spaces import Sphere
 from .unions import MeshUnion
+
+FEW_PLACES = 32  # on an axis: with no more a compiled loop that compares with all is faster than a search
 
 
 class Multilinear(Representation):
@@ -27,17 +30,17 @@ class Multilinear(Representation):
     def forward(
         self, points: Float[Tensor, "points dim"], items: Int[Tensor, " points"], mesh: MeshUnion, compiled: bool = False
     ) -> Coupling:
-        nodes = torch.zeros(len(points), 2 ** points.shape[-1], dtype=torch.long, device=points.device)
-        parts = torch.tensor(mesh.part_of_item, device=points.device)[items]
-        weights = points.new_zeros(nodes.shape)
-        for number, part in enumerate(mesh.parts):
-            require(part.axes is not None, "multilinear weights need a grid mesh; use barycentric or nearest_nodes on this one")
-            assert part.axes is not None
-            if len(mesh.parts) == 1:
-                nodes, weights = self._locate(points, part.axes, part.positions)
-            else:
+        gridded = all(part.axes is not None for part in mesh.parts)
+        require(gridded, "multilinear weights need a grid mesh; use barycentric or nearest_nodes on this one")
+        if len(mesh.parts) == 1:
+            nodes, weights = self._locate(points, mesh.parts[0])
+        else:
+            parts = torch.tensor(mesh.part_of_item, device=points.device)[items]
+            nodes = torch.zeros(len(points), 2 ** points.shape[-1], dtype=torch.long, device=points.device)
+            weights = points.new_zeros(nodes.shape)
+            for number, part in enumerate(mesh.parts):
                 chosen = torch.nonzero(parts == number)[:, 0]
-                found, shares = self._locate(points[chosen], part.axes, part.positions)
+                found, shares = self._locate(points[chosen], part)
                 nodes = nodes.index_copy(0, chosen, found)
                 weights = weights.index_copy(0, chosen, shares)
         return _coupling(points, mesh, nodes + mesh.starts[items][:, None], weights)
@@ -47,14 +50,16 @@ class Multilinear(Representation):
 
     @staticmethod
     def _locate(
-        points: Float[Tensor, "points dim"], axes: tuple[Float[Tensor, " _"], ...], positions: Float[Tensor, "nodes dim"]
+        points: Float[Tensor, "points dim"], mesh: Mesh
     ) -> tuple[Int[Tensor, "points touched"], Float[Tensor, "points touched"]]:
+        axes, positions = mesh.axes, mesh.positions
+        assert axes is not None
         shape = [len(axis) for axis in axes]
         strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
         lows, shares = [], []
         for d, axis in enumerate(axes):
             x = points[:, d].contiguous()
-            low = (torch.searchsorted(axis, x, right=True) - 1).clamp(0, max(shape[d] - 2, 0))
+            low = (_num_below(axis, x) - 1).clamp(0, max(shape[d] - 2, 0))
             high = (low + 1).clamp(max=shape[d] - 1)
             # coordinates come from the positions, so that gradients reach them
             along = positions[:, d].reshape(shape).movedim(d, 0).reshape(shape[d], -1)[:, 0]
@@ -65,9 +70,16 @@ class Multilinear(Representation):
         nodes, weights = [], []
         for corner in itertools.product((0, 1), repeat=len(axes)):
             steps = [min(c, n - 1) for c, n in zip(corner, shape, strict=True)]
-            nodes.append(sum((low + step) * stride for low, step, stride in zip(lows, steps, strides, strict=True)))
-            weights.append(math.prod(s if c else 1 - s for c, s in zip(corner, shares, strict=True)))
-        return torch.stack(nodes, -1), torch.stack(weights, -1)
+            nodes.append(sum([(low + step) * stride for low, step, stride in zip(lows, steps, strides, strict=True)]))
+            weights.append(math.prod([s if c else 1 - s for c, s in zip(corner, shares, strict=True)]))
+        return torch.stack(nodes).mT, torch.stack(weights).mT  # points are last in memory: compiled loops run along them
+
+
+def _num_below(axis: Float[Tensor, " places"], x: Float[Tensor, " points"]) -> Int[Tensor, " points"]:
+    """How many places of an ascending axis are not above each x."""
+    if torch.compiler.is_compiling() and len(axis) <= FEW_PLACES:
+        return torch.stack([place <= x for place in axis.unbind()]).sum(0)
+    return torch.searchsorted(axis, x, right=True)
 
 
 class Barycentric(Representation):
@@ -276,5 +288,5 @@ def _coupling(
     nodes: Int[Tensor, "points touched"],
     weights: Float[Tensor, "points touched"],
 ) -> Coupling:
-    offsets = mesh.space.offset(points[:, None].expand(*nodes.shape, points.shape[-1]), mesh.positions[nodes])
-    return Coupling(nodes, weights, offsets, mesh.num_nodes)
+    there = mesh.positions[nodes.mT]  # touched, points, dim
+    return Coupling(nodes, weights, mesh.space.offset(points.expand_as(there), there).transpose(0, 1), mesh.num_nodes)

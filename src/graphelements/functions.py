@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from .errors import choose, require
+from .errors import InputError, choose, require
 from .samples import SFTBatch
 from .spaces import Box, Space, Sphere
 
@@ -143,8 +143,9 @@ class SFT:
         require(bool(values.isfinite().all()), f"{what} of {name!r} must be finite; found NaN or infinity, remove those rows")
 
     def _check_items(self, name: str, items: Tensor, num_items: int) -> None:
+        lowest, highest = items.aminmax() if len(items) else (0, 0)
         require(
-            not bool(((items < 0) | (items >= num_items)).any()),
+            bool(lowest >= 0 and highest < num_items),
             f"items of {name!r} must be 0 to {num_items - 1}, because the batch has num_items = {num_items}; found others",
         )
 
@@ -153,10 +154,12 @@ class SFT:
             points.shape[-1] == space.dim,
             f"points of {name!r} need {space.dim} coordinates; got {points.shape[-1]}",
         )
+        inside = space.contains(points)
+        if bool(inside.all()):  # NaN and infinity do not
+            return
         require(bool(points.isfinite().all()), f"points of {name!r} must be finite; found NaN or infinity, remove those rows")
-        outside = points[~space.contains(points)]
-        require(
-            len(outside) == 0,
+        outside = points[~inside]
+        raise InputError(
             f"points of {name!r} must lie in the space; {len(outside)} of {len(points)} do not, "
-            f"the first at {outside[:1].tolist()}; enlarge the space or remove them",
+            f"the first at {outside[:1].tolist()}; enlarge the space or remove them"
         )

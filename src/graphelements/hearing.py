@@ -15,12 +15,13 @@ from collections.abc import Callable, Mapping
 from typing import no_type_check
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
-from .edge_kernels import run
+from .edge_kernels import run, with_features
 from .errors import require
-from .neighbours import nearest, places_in_groups
+from .neighbours import nearest
 from .point_kernels import GatedRead
 from .samples import FunctionSamples, Queries
 from .spaces import Space
@@ -44,53 +45,45 @@ class Ear(nn.Module):
         items: Int[Tensor, " points"],
         samples: FunctionSamples,
         sizes: Float[Tensor, "samples dim"],
-        num_items: int,
+        table: Int[Tensor, "items most"],
         num_heard: int,
         space: Space,
         compiled: bool = False,
     ) -> Float[Tensor, "points hidden"]:
-        """h at points of items; `samples` as encoders see them, `sizes` are those of their cells, in units of the space."""
-        if len(samples.points) == 0:
+        """h at points of items; `samples` as encoders see them, `sizes` are those of their cells, in units of the space, `table`
+        are the rows of every item (`rows_by_group`)."""
+        if table.shape[1] == 0:
             return points.new_zeros(len(points), self.base.out_features)
-        order = samples.items.argsort(stable=True)
-        sites, values, sizes = samples.points[order], samples.values[order], sizes[order]
-        counts = torch.bincount(samples.items, minlength=num_items)
-        starts, per_item = counts.cumsum(0) - counts, counts.tolist()
+        sites, values = samples.points, samples.values
         base = self.base(torch.cat([values[:, self.num_linear :], space.coordinates(sites)], -1))
         gate = self.gate(values[:, : self.gate.in_features])
         learned = torch.is_grad_enabled() and any(each.requires_grad for each in (points, sites, sizes))
-        fused = compiled and not learned
-        if max(per_item) <= num_heard and (self.layers or not fused):  # all are heard in full
-            num_own = counts[items]
-            rows = torch.repeat_interleave(num_own)
-            heard = starts[items][rows] + places_in_groups(num_own)
+        fused, compiling = compiled and not learned, torch.compiler.is_compiling()
+        if table.shape[1] <= num_heard:  # all are heard in full
+            near = table.mT[:, items]
+            fades = (near >= 0).to(points)
+            near = near.clamp(min=0)
+        else:
+            near, fades = _nearest(points, items, sites, table, num_heard, space, compiled, fused)
+        if not compiling and (self.layers or not fused):  # by pairs of points and samples, those alone that count
+            columns, rows = torch.nonzero(fades > 0, as_tuple=True)
+            heard = near[columns, rows]
             local = run(pair_features, points[rows], sites[heard], sizes[heard], space, compiled=fused)
-            return self._sums(base, gate, local, rows, heard, len(points))
-        found = nearest(points, items, sites, starts, per_item, num_heard + 1, compiled)
-        near, fades, local = run(near_features, points, found, sites, sizes, space, compiled=fused)
-        if not self.layers and fused:
-            return GatedRead.apply(base, gate, near, fades, local, self.local.weight.T.contiguous())
-        rows, columns = torch.nonzero(fades > 0, as_tuple=True)  # pairs of points and samples that count
-        pairs = local[rows, columns], rows, near[rows, columns], len(points), fades[rows, columns]
-        return self._sums(base, gate, *pairs)
+            terms = self._terms(base[heard] + local @ self.local.weight.T) * gate[heard] * fades[columns, rows, None]
+            return terms.new_zeros(len(points), terms.shape[-1]).index_add(0, rows, terms)
+        local = run(_table_features, points, near, sites, sizes, space, compiled=fused)
+        if not compiling:
+            tables = near.mT, fades.mT, local.transpose(0, 1)
+            return GatedRead.apply(base, gate, *tables, self.local.weight.T.contiguous())
+        terms = self._terms(with_features(embedding(near, base), local, self.local.weight.T))
+        return (terms * embedding(near, gate) * fades[..., None]).sum(0)
 
-    def _sums(
-        self,
-        base: Float[Tensor, "samples hidden"],
-        gate: Float[Tensor, "samples hidden"],
-        local: Float[Tensor, "pairs local"],
-        rows: Int[Tensor, " pairs"],
-        heard: Int[Tensor, " pairs"],
-        num: int,
-        fades: Float[Tensor, " pairs"] | None = None,
-    ) -> Float[Tensor, "num hidden"]:
-        """h of `num` points from pairs of the point in `rows` and the sample that is `heard`."""
-        terms = (base[heard] + self.local(local)).relu()
+    def _terms(self, sums: Float[Tensor, "*pairs hidden"]) -> Float[Tensor, "*pairs hidden"]:
+        """relu(a + C o), and what further layers make of it."""
+        terms = sums.relu()
         for layer in self.layers:
             terms = terms + layer(terms).relu()
-        terms = terms * gate[heard]
-        terms = terms if fades is None else terms * fades[:, None]
-        return terms.new_zeros(num, terms.shape[-1]).index_add(0, rows, terms)
+        return terms
 
 
 class Ears(nn.ModuleDict):
@@ -101,14 +94,14 @@ class Ears(nn.ModuleDict):
         queries: Queries,
         inputs: Mapping[str, FunctionSamples],
         sizes_of: Callable[[str, FunctionSamples], Tensor],
-        num_items: int,
+        tables: Mapping[str, Int[Tensor, "items _most"]],
         num_heard: int,
         space: Space,
         compiled: bool = False,
     ) -> Float[Tensor, "queries heard"]:
         """What queries at points hear of one function after another; of those that are not given, zeros.
 
-        `sizes_of`: the sizes of the cells of a function's samples, in units of the space.
+        `sizes_of`: the sizes of the cells of a function's samples, in units of the space. `tables`: the rows of every item.
         """
         assert queries.points is not None
         parts = []
@@ -123,28 +116,54 @@ class Ears(nn.ModuleDict):
                 f"queries hear samples as they were last written, with {least} numbers for one of {name!r}; "
                 f"got {samples.values.shape[-1]}, give `read` the inputs as `absorb` gives them",
             )
-            here = (queries.points, queries.items, samples, sizes_of(name, samples), num_items)
+            here = (queries.points, queries.items, samples, sizes_of(name, samples), tables[name])
             parts.append(ear(*here, num_heard, space, compiled))
         return torch.cat(parts, -1)
 
 
-@no_type_check  # the compiler cannot see through the shape checks of the tests
-def near_features(
+def _nearest(
     points: Float[Tensor, "points dim"],
-    found: Int[Tensor, "points near"],
+    items: Int[Tensor, " points"],
+    sites: Float[Tensor, "samples dim"],
+    table: Int[Tensor, "items most"],
+    num_heard: int,
+    space: Space,
+    compiled: bool,
+    fused: bool,
+) -> tuple[Int[Tensor, "heard points"], Float[Tensor, "heard points"]]:
+    """The nearest samples of each point, and how much each is heard."""
+    order, counts = table[table >= 0], (table >= 0).sum(1)
+    found = nearest(points, items, sites[order], counts.cumsum(0) - counts, counts.tolist(), num_heard + 1, compiled)
+    rows = order[found.mT.clamp(min=0)]
+    return rows[:-1], run(_fades, points, rows, found.mT < 0, sites, space, compiled=fused)
+
+
+@no_type_check  # the compiler cannot see through the shape checks of the tests
+def _fades(
+    points: Float[Tensor, "points dim"],
+    rows: Int[Tensor, "near points"],
+    missing: Bool[Tensor, "near points"],
+    sites: Float[Tensor, "samples dim"],
+    space: Space,
+) -> Float[Tensor, "heard points"]:
+    """f of the nearest samples and one more, which may be missing."""
+    there = sites[rows]
+    squares = (space.offset(points.expand_as(there), there) / space.unit_length).square().sum(-1).clamp(min=1e-12)
+    beyond = torch.where(missing[-1], torch.inf, squares[-1])
+    return torch.where(missing, 0.0, (1 - squares / beyond).clamp(min=0).square())[:-1]
+
+
+@no_type_check
+def _table_features(
+    points: Float[Tensor, "points dim"],
+    near: Int[Tensor, "heard points"],
     sites: Float[Tensor, "samples dim"],
     sizes: Float[Tensor, "samples dim"],
     space: Space,
-) -> tuple[Int[Tensor, "points heard"], Float[Tensor, "points heard"], Float[Tensor, "points heard local"]]:
-    """Which samples each point hears, how much, and where they are, from the nearest samples and one more (-1: none)."""
-    missing, rows = found < 0, found.clamp(min=0)
-    here = points[:, None].expand(*rows.shape, points.shape[-1])
-    offsets = space.offset(here, sites[rows]) / space.unit_length
-    squares = offsets.square().sum(-1)
-    beyond = torch.where(missing[:, -1:], torch.inf, squares[:, -1:].clamp(min=1e-12))
-    fades = torch.where(missing, 0.0, (1 - squares.clamp(min=1e-12) / beyond).clamp(min=0).square())[:, :-1]
-    rows = rows[:, :-1]
-    return rows, fades, offset_features(offsets[:, :-1], sizes[rows])
+) -> Float[Tensor, "heard points local"]:
+    """The `offset_features` of every point and the samples it hears."""
+    there, sizes = embedding(near, torch.cat([sites, sizes], -1)).chunk(2, -1)
+    return offset_features(space.offset(points.expand_as(there), there) / space.unit_length, sizes)
 
 
 @no_type_check
@@ -158,8 +177,10 @@ def pair_features(
 @no_type_check
 def offset_features(offsets: Float[Tensor, "*pairs dim"], sizes: Float[Tensor, "*pairs dim"]) -> Float[Tensor, "*pairs local"]:
     """Where samples are, seen from points: the offset in units of the space; along each axis the same in units of the cell,
-    o / sqrt(o^2 + size^2), from -1 to 1; and the logarithm of the distance in these units."""
-    scaled = offsets / sizes
-    directions = scaled * (1 + scaled.square()).rsqrt()
-    distances = 0.5 * (1 + scaled.square().sum(-1, keepdim=True)).log()
-    return torch.cat([offsets, directions, distances], -1)
+    o / sqrt(o^2 + size^2), from -1 to 1; and the logarithm of the distance in these units. Pairs are last in memory: compiled
+    loops run along them."""
+    offsets = offsets.unbind(-1)
+    scaled = [offset / size for offset, size in zip(offsets, sizes.unbind(-1), strict=True)]
+    squares = [axis.square() for axis in scaled]
+    directions = [axis * (1 + square).rsqrt() for axis, square in zip(scaled, squares, strict=True)]
+    return torch.stack([*offsets, *directions, 0.5 * (1 + sum(squares)).log()]).movedim(0, -1)

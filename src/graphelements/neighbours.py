@@ -93,7 +93,9 @@ def _tree_search(
     return torch.where(near < torch.inf, found.gather(1, slots), -1)
 
 
-def places_in_groups(counts: Int[Tensor, " groups"]) -> Int[Tensor, " rows"]:
-    """0, 1, ... within each of groups of so many rows, one group after the other."""
-    starts = torch.repeat_interleave(counts.cumsum(0) - counts, counts)
-    return torch.arange(len(starts), device=counts.device) - starts
+def rows_by_group(groups: Int[Tensor, " rows"], num_groups: int) -> Int[Tensor, "num_groups most"]:
+    """The numbers of the rows of every group, in order; -1 in what is left of a group that has fewer than the largest one."""
+    counts = torch.bincount(groups, minlength=num_groups)
+    columns = torch.arange(int(counts.max()) if num_groups else 0, device=groups.device)
+    rows = groups.argsort(stable=True)[((counts.cumsum(0) - counts)[:, None] + columns).clamp(max=max(len(groups) - 1, 0))]
+    return torch.where(columns < counts[:, None], rows, -1)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from .edge_kernels import FUSED
 from .errors import require
 from .fitting import Fields, fit_fields
 from .functions import SFT
 from .hearing import Ears
 from .message_passing import Graph
+from .neighbours import rows_by_group
 from .network_config import NetworkConfig
 from .perceptron import GatedPerceptron, Perceptron
 from .point_kernels import gather_codes, scatter_codes
@@ -26,6 +29,9 @@ from .unions import MeshUnion
 
 Couplings = Mapping[str, Coupling]
 """Which nodes the samples of every function touch."""
+
+Tables = Mapping[str, Int[Tensor, "items _most"]]
+"""Which samples of every function an item has (`rows_by_group`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,15 +223,16 @@ class GraphElementNetwork(SFTNetwork):
         meshes: Meshes,
         inputs: Mapping[str, FunctionSamples] | None = None,
         found: Sequence[Found] | None = None,
+        tables: Tables | None = None,
     ) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """Decoder outputs at any number of queries, in network units; `restored` and `answer` make predictions of them.
 
         `states` are those of the mesh, or of coarser ones behind it as well, as `settle` gives them; `inputs` the samples as
         `absorb` gives them (with one pass: as `seen` does), where queries hear them directly; `found` what
-        `find` gives, where decoders see fitted fields.
+        `find` gives, where decoders see fitted fields; `tables` what `tables` gives, where it is known.
         """
         mesh, fields = self.meshes(meshes), found[-1].fields if found else None
-        latents, heard = self.recall(states, queries, mesh), self.hear(inputs, queries, mesh)
+        latents, heard = self.recall(states, queries, mesh), self.hear(inputs, queries, mesh, tables)
         return {name: self.decode(name, latents[name], query, mesh, heard.get(name), fields) for name, query in queries.items()}
 
     def recall(
@@ -262,15 +269,24 @@ class GraphElementNetwork(SFTNetwork):
             found[name] = latents
         return found
 
+    def tables(self, inputs: Mapping[str, FunctionSamples], num_items: int) -> Tables:
+        """Which samples every item has, of each function that queries hear."""
+        return {name: rows_by_group(inputs[name].items, num_items) for name in self.ears if name in inputs}
+
     def hear(
-        self, inputs: Mapping[str, FunctionSamples] | None, queries: Mapping[str, Queries], mesh: MeshUnion
+        self,
+        inputs: Mapping[str, FunctionSamples] | None,
+        queries: Mapping[str, Queries],
+        mesh: MeshUnion,
+        tables: Tables | None = None,
     ) -> dict[str, Float[Tensor, "_queries _heard"]]:
         """What queries at points hear of the samples near them, of one function after another; nothing without `num_heard`."""
         if self.config.num_heard == 0 or all(query.points is None for query in queries.values()):
             return {}
         require(inputs is not None, "queries of this network hear samples: give `read` the inputs as `absorb` gives them")
         assert inputs is not None
-        here = (inputs, self.cell_sizes, mesh.num_items, self.config.num_heard, mesh.space, self.kernels)
+        tables = self.tables(inputs, mesh.num_items) if tables is None else tables
+        here = (inputs, self.cell_sizes, tables, self.config.num_heard, mesh.space, self.kernels)
         return {name: self.ears(query, *here) for name, query in queries.items() if query.points is not None}
 
     def propagate(self, states: Float[Tensor, "nodes latent"], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
@@ -342,24 +358,46 @@ class GraphElementNetwork(SFTNetwork):
         mesh = self.meshes(meshes, batch.num_items)
         size = max(1, chunk // max(self.representation.touched(mesh), self.config.num_heard))
         inputs, frame = self.seen(batch, mesh.space)
-        found = self.find(inputs, mesh)
+        found, tables = self.find(inputs, mesh), self.tables(inputs, batch.num_items)
+        if all(len(queries) <= size for queries in batch.queries.values()):
+            outputs = self.respond(inputs, batch.queries, mesh, found, tables)
+        else:
+            states, inputs = self.absorb(inputs, mesh, found)
+            outputs = {
+                name: torch.cat([self.read(states, {name: p}, mesh, inputs, found, tables)[name] for p in queries.split(size)])
+                for name, queries in batch.queries.items()
+            }
+        of_items = {name: queries.items for name, queries in batch.queries.items()}
+        return {name: self.answer(name, self.restored(name, output, of_items[name], frame)) for name, output in outputs.items()}
+
+    def respond(
+        self,
+        inputs: Mapping[str, FunctionSamples],
+        queries: Mapping[str, Queries],
+        mesh: MeshUnion,
+        found: Sequence[Found] | None,
+        tables: Tables,
+    ) -> dict[str, Float[Tensor, "_queries _channels"]]:
+        """Decoder outputs for samples as `seen` gives them: all that is done with weights, which can be compiled as one graph."""
         states, inputs = self.absorb(inputs, mesh, found)
-        answers = {}
-        for name, queries in batch.queries.items():
-            outputs = torch.cat([self.read(states, {name: piece}, mesh, inputs, found)[name] for piece in queries.split(size)])
-            answers[name] = self.answer(name, self.restored(name, outputs, queries.items, frame))
-        return answers
+        return self.read(states, queries, mesh, inputs, found, tables)
 
     def compile_stages(self) -> None:
-        """Compile `settle` and `read` each as a whole: for many predictions on meshes of one size.
+        """Compile `respond` as a whole: for many predictions of batches of one size on meshes of one size.
 
-        The first prediction then takes a minute or so, and so does the first with other numbers of samples. Where queries hear
-        samples, `read` is compiled in pieces: how many samples an item has is asked between them. With several passes or
-        fitted fields, what `find` gives is found outside of both, and fields are read between pieces, too.
+        The first prediction then takes a minute or so, and so does the first with another number of queries. With fitted fields,
+        or where queries hear the nearest samples among more, it is compiled in pieces.
         """
         self.compiled_kernels = True  # what is left is compiled kernel by kernel
-        self.settle = torch.compile(self.settle)  # type: ignore[method-assign]
-        self.read = torch.compile(self.read)  # type: ignore[method-assign]
+        respond = torch.compile(self.respond, options=FUSED)
+
+        def marked(inputs: Mapping[str, FunctionSamples], *rest: Any) -> dict[str, Tensor]:
+            for samples in inputs.values():  # their number is another one in every batch
+                for rows in (samples.points, samples.values, samples.items):
+                    torch._dynamo.maybe_mark_dynamic(rows, 0)
+            return respond(inputs, *rest)
+
+        self.respond = marked  # type: ignore[method-assign]
 
     @property
     def kernels(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -55,7 +54,11 @@ class GatedPerceptron(nn.Module):
         self.last = nn.Linear(hidden_size, num_outputs, bias=num_linear == 0)
 
     def forward(self, inputs: Float[Tensor, "*n inputs"]) -> Float[Tensor, "*n outputs"]:
-        return self.last(self.first(inputs[..., self.num_linear :]).relu() * self.gate(inputs[..., : self.gate.in_features]))
+        return self.gated(inputs[..., : self.gate.in_features], inputs[..., self.num_linear :])
+
+    def gated(self, gating: Float[Tensor, "*n gating"], others: Float[Tensor, "*n others"]) -> Float[Tensor, "*n outputs"]:
+        """The same from what g sees and what the hidden layer sees."""
+        return self.last(self.first(others).relu() * self.gate(gating))
 
 
 class ResidualPerceptron(nn.Sequential):
@@ -83,7 +86,8 @@ class LinearDecoder(nn.Module):
     def forward(self, inputs: Float[Tensor, "*n inputs"]) -> Float[Tensor, "*n outputs"]:
         rows, others = self.first(inputs[..., : self.first.in_features]), inputs[..., self.first.in_features :]
         for layer in self.layers:
-            rows = rows + layer(torch.cat([rows, others], -1))
+            assert isinstance(layer, GatedPerceptron)
+            rows = rows + layer.gated(rows, others)
         return self.last(rows)
 
 

@@ -13,6 +13,7 @@ layers, they are applied to every point and touched node.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, no_type_check
 
 import torch
@@ -75,9 +76,12 @@ def read_hidden(
     compiled: bool,
 ) -> Float[Tensor, "points hidden"]:
     """h(x) = sum over touched nodes l of r_l(x) g_l relu(a_l + C o_l(x)), from a as `base` and g as `gate`, if there is one."""
+    gated = (base,) if gate is None else (base, gate)
     if _fusible(compiled, coupling, local):
-        gates = () if gate is None else (gate,)
-        return (_Read if gate is None else GatedRead).apply(base, *gates, coupling.nodes, coupling.weights, local, weight)
+        return (_Read if gate is None else GatedRead).apply(*gated, coupling.nodes, coupling.weights, local, weight)
+    if torch.compiler.is_compiling():  # as part of something larger, where products would not fuse
+        kernel: Callable[..., Tensor] = _Kernels.read if gate is None else _Kernels.read_gated
+        return kernel(*gated, coupling.nodes, coupling.weights, local, weight)
     terms = (base[coupling.nodes] + local @ weight).relu()
     return coupling.blend(terms if gate is None else terms * gate[coupling.nodes])
 
@@ -92,9 +96,9 @@ def write_hidden(
 ) -> Float[Tensor, "nodes hidden"]:
     """h_l = sum over points x of r_l(x) g(x) relu(a(x) + C o_l(x)), from a as `base` and g as `gate`, if there is one."""
     if _fusible(compiled, coupling, local):
-        apply = (base,) if gate is None else (base, gate)
+        gated = (base,) if gate is None else (base, gate)
         kind = _Write if gate is None else _GatedWrite
-        return kind.apply(*apply, coupling.nodes, coupling.weights, local, weight, coupling.num_nodes)
+        return kind.apply(*gated, coupling.nodes, coupling.weights, local, weight, coupling.num_nodes)
     terms = (base[:, None] + local @ weight).relu()
     return coupling.scatter(terms if gate is None else terms * gate[:, None])
 

@@ -6,13 +6,16 @@ same, and what they say together is where the piece is.
 
 from __future__ import annotations
 
+from typing import no_type_check
+
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from .edge_kernels import run
 from .errors import require
-from .neighbours import nearest, places_in_groups
+from .neighbours import DENSE_SITES, nearest
 from .sample_cells import THINNEST, Cells, sample_cells
 from .samples import FunctionSamples
 from .spaces import Space
@@ -30,86 +33,137 @@ def sample_boxes(samples: FunctionSamples, num_items: int, space: Space, compile
     of a piece is covered, so that its box is too small. A sample that has no equal stays where it is; its cell is that among its
     nearest fellows, as in `sample_cells`, its box has no width.
     """
-    piece = _pieces(samples, compiled)
-    counts, rows = torch.bincount(piece), piece[:, None].expand_as(samples.points)
+    if len(samples.points) == 0:
+        return samples, Cells(samples.points, samples.points)
+    order, starts = _pieces(samples, compiled)
+    counts, device = np.diff(starts, append=len(order)), samples.points.device
+    piece = np.empty_like(order)
+    piece[order] = np.arange(len(counts)).repeat(counts)
+    rows = torch.as_tensor(piece, device=device)[:, None].expand_as(samples.points)
     like = samples.points.new_zeros(len(counts), samples.points.shape[-1])
     low = like.scatter_reduce(0, rows, samples.points, "amin", include_self=False)
     high = like.scatter_reduce(0, rows, samples.points, "amax", include_self=False)
-    member = torch.zeros_like(counts).scatter_(0, piece, torch.arange(len(piece), device=piece.device))  # any one of each
+    member = torch.as_tensor(order[starts], device=device)  # any one of each
     values, items = samples.values[member], samples.items[member]
 
-    first, second = _overlaps(low, high, items, THINNEST * space.unit_length)
+    pairs = _overlaps(_array(low), _array(high), _array(items), THINNEST * space.unit_length)
     require(
-        len(first) <= len(samples.points),
-        f"boxes of samples are for functions with pieces of one value; got {len(samples.points)} samples, and boxes around those "
-        f"of equal values that overlap {len(first)} times: set network.samples_see=cell",
+        pairs.shape[1] <= len(order),
+        f"boxes of samples are for functions with pieces of one value; got {len(order)} samples, and boxes around those "
+        f"of equal values that overlap {pairs.shape[1]} times: set network.samples_see=cell",
     )
-    least, most = torch.maximum(low[first], low[second]), torch.minimum(high[first], high[second])
-    near = ON_SIDE * space.unit_length
-    of_first, of_second = (_inside(samples.points, piece, of, least - near, most + near) for of in (first, second))
-    told = of_first + of_second
-    covered = torch.where(told > 0, of_second / told.clamp(min=1), 0.5).to(values)[:, None]  # how much of the first one
-    low, high = torch.cat([low, least]), torch.cat([high, most])
-    values = torch.cat([values, torch.lerp(-values[second], -values[first], covered)])
+    if pairs.shape[1] > 0:
+        first, second = torch.as_tensor(pairs, device=device)
+        least, most = torch.maximum(low[first], low[second]), torch.minimum(high[first], high[second])
+        near, places = ON_SIDE * space.unit_length, _array(samples.points)[order]
+        told = np.stack([_num_inside(places, starts[of], counts[of], _array(least - near), _array(most + near)) for of in pairs])
+        covered = np.where(told.any(0), told[1] / told.sum(0).clip(1), 0.5)  # how much of the first one
+        low, high = torch.cat([low, least]), torch.cat([high, most])
+        weight = torch.as_tensor(covered, device=device).to(values)[:, None]
+        values = torch.cat([values, torch.lerp(-values[second], -values[first], weight)])
+        items = torch.cat([items, items[first]])
 
     widths = (high - low) / space.unit_length
     log_sizes = widths.clamp(min=THINNEST).log()
-    alone = torch.nonzero(counts == 1)[:, 0]
+    alone = np.flatnonzero(counts == 1)
     if len(alone) > 0:
         (cells,) = sample_cells([samples], num_items, space, compiled)
+        alone = torch.as_tensor(alone, device=device)
         log_sizes = log_sizes.index_copy(0, alone, cells.log_sizes[member[alone]])
-    return FunctionSamples((low + high) / 2, values, torch.cat([items, items[first]])), Cells(log_sizes, widths)
+    return FunctionSamples((low + high) / 2, values, items), Cells(log_sizes, widths)
 
 
-def _pieces(samples: FunctionSamples, compiled: bool) -> Int[Tensor, " samples"]:
-    """The number of each sample's piece; those of an item follow each other.
+def _array(rows: Tensor) -> np.ndarray:
+    return rows.detach().cpu().numpy()
+
+
+def _places(counts: np.ndarray) -> np.ndarray:
+    """0, 1, ... within each of groups of so many rows, one group after the other."""
+    return np.arange(counts.sum()) - (counts.cumsum() - counts).repeat(counts)
+
+
+def _pieces(samples: FunctionSamples, compiled: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The samples in the order of items, values and pieces, and where in it each piece begins.
 
     Every sample is joined to as many of the nearest of its item and value as a place of a grid has along its axes, 2 dim.
     """
-    from scipy.sparse import coo_array
+    items, columns = _array(samples.items), _array(samples.values).T
+    order = np.lexsort((*columns[::-1], items))
+    starts = _changes(items[order], *columns[:, order])
+    counts, joined = np.diff(starts, append=len(order)), 2 * samples.points.shape[1] + 1  # a sample and those it is joined to
+    unsure = np.flatnonzero(counts >= 2 * joined)  # there is room for two pieces
+    points = samples.points.detach()[torch.as_tensor(order, device=samples.points.device)]
+    if len(unsure) > 0:
+        unsure = unsure[~_in_order(points, starts[unsure], counts[unsure], joined, compiled)]
+    if len(unsure) == 0:
+        return order, starts
+    rows, parts = starts[unsure].repeat(counts[unsure]) + _places(counts[unsure]), np.zeros_like(order)
+    parts[rows] = _connected(points[torch.as_tensor(rows, device=points.device)], counts[unsure], joined, compiled)
+    groups = np.arange(len(counts)).repeat(counts)
+    by_part = np.lexsort((parts, groups))
+    return order[by_part], _changes(groups[by_part], parts[by_part])
+
+
+def _connected(points: Float[Tensor, "samples dim"], counts: np.ndarray, joined: int, compiled: bool) -> np.ndarray:
+    """The number of the piece of every sample, for groups of so many that stand one after the other."""
+    from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    alike = torch.unique(samples.items, return_inverse=True)[1]
-    for values in samples.values.unbind(-1):  # one after the other: many times faster than unique rows
-        level = torch.unique(values, return_inverse=True)[1]
-        alike = torch.unique(alike * len(level) + level, return_inverse=True)[1]
-    num, dim = samples.points.shape
-    counts = torch.bincount(alike)
-    if num == 0 or int(counts.max()) <= 2 * dim + 1:  # all are joined
-        return alike
-    order = alike.argsort(stable=True)
-    points, groups = samples.points[order], alike[order]
-    found = nearest(points, groups, points, counts.cumsum(0) - counts, counts.tolist(), 2 * dim + 1, compiled).cpu().numpy()
-    rows, columns = np.nonzero(found >= 0)
-    graph = coo_array((np.ones(len(rows), bool), (rows, found[rows, columns])), (num, num))
-    parts = torch.as_tensor(connected_components(graph, directed=False)[1], dtype=torch.long, device=alike.device)
-    return torch.unique(groups * num + parts, return_inverse=True)[1][order.argsort()]
+    groups, num = torch.as_tensor(np.arange(len(counts)).repeat(counts), device=points.device), len(points)
+    starts = torch.as_tensor(counts.cumsum() - counts, device=points.device)
+    found = _array(nearest(points, groups, points, starts, counts.tolist(), joined, compiled))
+    graph = csr_array((np.ones(found.size, bool), found.ravel(), np.arange(0, found.size + 1, joined)), (num, num))
+    return connected_components(graph, directed=False)[1]
 
 
-def _overlaps(
-    low: Float[Tensor, "boxes dim"], high: Float[Tensor, "boxes dim"], items: Int[Tensor, " boxes"], least: float
-) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
-    """All pairs of boxes of one item that share more than `least` along every axis; boxes of an item follow each other."""
-    boxes = torch.nonzero((high - low > least).all(-1))[:, 0]
-    ends = torch.bincount(items[boxes]).cumsum(0)[items[boxes]]
-    later = ends - torch.arange(len(boxes), device=boxes.device) - 1  # how many of the same item come after each
-    first = torch.repeat_interleave(later)
-    first, second = boxes[first], boxes[first + 1 + places_in_groups(later)]
-    kept = (torch.minimum(high[first], high[second]) - torch.maximum(low[first], low[second]) > least).all(-1)
-    return first[kept], second[kept]
+def _changes(*columns: np.ndarray) -> np.ndarray:
+    """Where in sorted columns a row differs from the one before; the first one does."""
+    return np.flatnonzero(np.any([np.diff(column, prepend=np.nan) != 0 for column in columns], axis=0))
 
 
-def _inside(
-    points: Float[Tensor, "samples dim"],
-    piece: Int[Tensor, " samples"],
-    of: Int[Tensor, " boxes"],
-    low: Float[Tensor, "boxes dim"],
-    high: Float[Tensor, "boxes dim"],
-) -> Int[Tensor, " boxes"]:
-    """How many samples of the piece `of` lie in each box."""
-    counts = torch.bincount(piece)
-    starts = (counts.cumsum(0) - counts)[of]
-    box = torch.repeat_interleave(counts[of])
-    members = points[piece.argsort()[starts[box] + places_in_groups(counts[of])]]
-    inside = ((members >= low[box]) & (members <= high[box])).all(-1)
-    return torch.zeros_like(of).index_add(0, box, inside.to(of))
+def _in_order(
+    points: Float[Tensor, "samples dim"], starts: np.ndarray, counts: np.ndarray, joined: int, compiled: bool
+) -> np.ndarray:
+    """Which of these groups are one piece because each sample but the first is joined to one before it.
+
+    That is so where samples are listed along a line or row by row, and a look at it spares a search. Not a group that is too
+    large for a look.
+    """
+    if counts.max() > DENSE_SITES:
+        return np.zeros(len(counts), bool)
+    columns = np.arange(counts.max())
+    missing, rows = columns >= counts[:, None], (starts[:, None] + columns).clip(max=len(points) - 1)
+    tables = points.T[:, torch.as_tensor(rows, device=points.device)]  # dim, groups, most
+    rank = run(_ranks_before, tables, torch.as_tensor(missing, device=points.device), compiled=compiled)
+    return ((_array(rank) <= joined) | missing)[:, 1:].all(-1)
+
+
+@no_type_check  # the compiler cannot see through the shape checks of the tests
+def _ranks_before(tables: Float[Tensor, "dim groups most"], missing: Bool[Tensor, "groups most"]) -> Int[Tensor, "groups most"]:
+    """How many of its group are no farther from a sample than the nearest one before it; it is one of them."""
+    squared = 0.0
+    for places in tables.unbind(0):  # by coordinate: much faster than one sum over them
+        squared = squared + (places[:, :, None] - places[:, None]).square()
+    squared = torch.where(missing[:, None], torch.inf, squared)
+    columns = torch.arange(missing.shape[1], device=missing.device)
+    nearest_before = torch.where(columns < columns[:, None], squared, torch.inf).amin(-1, keepdim=True)
+    return (squared <= nearest_before).sum(-1)
+
+
+def _overlaps(low: np.ndarray, high: np.ndarray, items: np.ndarray, least: float) -> np.ndarray:
+    """All pairs of boxes of one item that share more than `least` along every axis, in two rows; boxes are in order of items."""
+    boxes = np.flatnonzero((high - low > least).all(-1))
+    ends = np.searchsorted(items[boxes], items[boxes], side="right")
+    later = ends - np.arange(len(boxes)) - 1  # how many of the same item come after each
+    first = np.arange(len(boxes)).repeat(later)
+    pairs = boxes[np.stack([first, first + 1 + _places(later)])]
+    shared = np.minimum(*high[pairs]) - np.maximum(*low[pairs])
+    return pairs[:, (shared > least).all(-1)]
+
+
+def _num_inside(points: np.ndarray, starts: np.ndarray, counts: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """How many of the `counts` points from `starts` on lie in each box."""
+    box = np.arange(len(counts)).repeat(counts)
+    rows = starts[box] + _places(counts)
+    inside = ((points[rows] >= low[box]) & (points[rows] <= high[box])).all(-1)
+    return np.bincount(box[inside], minlength=len(counts))

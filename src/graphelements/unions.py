@@ -74,6 +74,11 @@ class MeshUnion:
         return torch.where(count > 0, total / count.clamp(min=1), 1.0).clamp(min=1e-4)
 
     @_constant
+    def log_spacing(self) -> Float[Tensor, " nodes"]:
+        """The logarithm of the spacing."""
+        return self.spacing.log()
+
+    @_constant
     def edge_features(self) -> Float[Tensor, "edges features"]:
         """The offset of every edge in units of its receiver's spacing, its length in the same units, and its level."""
         space, spacing = self.space, self.spacing[self.receivers][:, None] * self.space.unit_length
@@ -83,7 +88,7 @@ class MeshUnion:
 
     def node_features(self, place: bool) -> Float[Tensor, "nodes features"]:
         """What nodes see of themselves: the logarithm of their spacing, and with `place` their coordinates."""
-        spacing = self.spacing.log()[:, None]
+        spacing = self.log_spacing[:, None]
         return torch.cat([spacing, self.space.coordinates(self.positions)], -1) if place else spacing
 
     @cached_property
