@@ -14,7 +14,7 @@ from graphelements.edge_kernels import compiler_available
 from graphelements.errors import InputError
 from graphelements.hearing import Ear
 from graphelements.meshes import grid_mesh
-from graphelements.neighbours import rows_by_group
+from graphelements.neighbours import ByItem
 from graphelements.network import GraphElementNetwork
 from graphelements.network_config import DEFAULT
 from graphelements.samples import FunctionSamples, Queries, SFTBatch, collate
@@ -45,7 +45,7 @@ def test_a_point_hears_the_fading_sum_of_its_nearest_samples(num_layers: int):
     given, hears = samples(6), ear(num_layers=num_layers)
     sizes = torch.rand(6, 2, generator=seeded(2)) + 0.1
     point = torch.tensor([[0.3, -0.2]])
-    found = hears(point, torch.zeros(1, dtype=torch.long), given, sizes, rows_by_group(given.items, 1), HEARD, SPACE)
+    found = hears(point, torch.zeros(1, dtype=torch.long), given, sizes, ByItem.of(given.items, 1, HEARD), HEARD, SPACE)
     offsets = (point - given.points) / SPACE.unit_length
     order = offsets.norm(dim=-1).argsort()
     reach = offsets[order[HEARD]].norm()
@@ -66,13 +66,19 @@ def test_samples_of_other_items_are_not_heard():
     given, hears = samples(5, num_items=2), ear()
     sizes = torch.ones(10, 2)
     points, items = SPACE.sample(4, seeded(7)), torch.tensor([0, 1, 1, 0])
-    together = hears(points, items, given, sizes, rows_by_group(given.items, 2), HEARD, SPACE)
+    together = hears(points, items, given, sizes, ByItem.of(given.items, 2, HEARD), HEARD, SPACE)
     for item in (0, 1):
         own = given.items == item
         alone = FunctionSamples(given.points[own], given.values[own])
         here = points[items == item]
         found = hears(
-            here, torch.zeros(len(here), dtype=torch.long), alone, torch.ones(5, 2), torch.arange(5)[None], HEARD, SPACE
+            here,
+            torch.zeros(len(here), dtype=torch.long),
+            alone,
+            torch.ones(5, 2),
+            ByItem.of(alone.items, 1, HEARD),
+            HEARD,
+            SPACE,
         )
         torch.testing.assert_close(together[items == item], found)
 
@@ -81,14 +87,16 @@ def test_samples_of_other_items_are_not_heard():
 def test_all_are_heard_in_full_where_there_are_no_more(num):
     given, hears = samples(num), ear()
     points = SPACE.sample(5, seeded(7))
-    found = hears(points, torch.zeros(5, dtype=torch.long), given, torch.ones(num, 2), torch.arange(num)[None], HEARD, SPACE)
+    found = hears(
+        points, torch.zeros(5, dtype=torch.long), given, torch.ones(num, 2), ByItem.of(given.items, 1, HEARD), HEARD, SPACE
+    )
     one_by_one = [
         hears(
             points,
             torch.zeros(5, dtype=torch.long),
             FunctionSamples(p[None], v[None]),
             torch.ones(1, 2),
-            torch.zeros(1, 1, dtype=torch.long),
+            ByItem.of(torch.zeros(1, dtype=torch.long), 1, HEARD),
             HEARD,
             SPACE,
         )
@@ -107,11 +115,11 @@ def test_hearing_all_is_the_same_with_and_without_a_search(num_layers: int, comp
     few = replace(few, items=torch.tensor([2, 0, 2, 0, 2, 0]))  # none of item 1
     sizes = torch.rand(6, 2, generator=seeded(2)) + 0.1
     points, items = SPACE.sample(9, seeded(7)), torch.randint(3, (9,), generator=seeded(8))
-    direct = hears(points, items, few, sizes, rows_by_group(few.items, 3), HEARD, SPACE, compiled)
+    direct = hears(points, items, few, sizes, ByItem.of(few.items, 3, HEARD), HEARD, SPACE, compiled)
     assert not searches
     both = [torch.cat(each) for each in ((few.points, many.points), (few.values, many.values), (few.items, many.items + 3))]
-    all_sizes, table = torch.cat([sizes, torch.ones(len(many.points), 2)]), rows_by_group(both[2], 4)
-    searched = hears(points, items, FunctionSamples(*both), all_sizes, table, HEARD, SPACE)
+    all_sizes, by_item = torch.cat([sizes, torch.ones(len(many.points), 2)]), ByItem.of(both[2], 4, HEARD)
+    searched = hears(points, items, FunctionSamples(*both), all_sizes, by_item, HEARD, SPACE)
     assert searches
     torch.testing.assert_close(direct, searched)
     assert not direct[items == 1].any()
@@ -122,7 +130,7 @@ def test_what_is_heard_is_continuous():
     sizes = torch.full((12, 2), 0.3)
 
     def first(points: torch.Tensor) -> torch.Tensor:
-        return hears(points, zeros.expand(len(points)), given, sizes, rows_by_group(given.items, 1), HEARD, SPACE)[:, 0]
+        return hears(points, zeros.expand(len(points)), given, sizes, ByItem.of(given.items, 1, HEARD), HEARD, SPACE)[:, 0]
 
     with torch.no_grad():
         spread = first(SPACE.sample(200, seeded(4))).std()
@@ -137,7 +145,7 @@ def test_compiled_hearing_has_the_same_numbers_and_gradients():
     given = replace(given, values=given.values.requires_grad_())
     results = []
     for compiled in (False, True):
-        found = hears(points, items, given, sizes, rows_by_group(given.items, 3), HEARD, SPACE, compiled)
+        found = hears(points, items, given, sizes, ByItem.of(given.items, 3, HEARD), HEARD, SPACE, compiled)
         gradients = torch.autograd.grad(found.square().sum(), [given.values, *hears.parameters()])
         results.append((found, *gradients))
     for plain, fused in zip(*results, strict=True):

@@ -312,12 +312,15 @@ import graphelements as ge
 sft = ge.SFT(ge.Box(), (ge.InputFunction("heat", 1),), (ge.OutputFunction("warmth", 1),))
 network = ge.build_network(sft, CONFIG)
 mesh = ge.grid_mesh(sft.space, 3)NESTED
-queries = {"warmth": ge.Queries(torch.rand(7, 2))}
-batches = [
-    ge.SFTBatch({"heat": ge.FunctionSamples(torch.rand(num, 2), torch.randn(num, 1))}, queries) for num in (5, 6, 4)
-]
+queries = {"warmth": ge.Queries(torch.rand(7, 2), items=torch.tensor([0, 2, 1, 1, 0, 2, 2]))}
+batches = []
+for num in (5, 6, 4):  # samples of item 0; item 1 has none
+    items = torch.tensor([2] * (num - 2) + [0] * num)
+    samples = ge.FunctionSamples(torch.rand(len(items), 2), torch.randn(len(items), 1), items)
+    batches.append(ge.SFTBatch({"heat": samples}, queries, num_items=3))
 expected = [network.predict(batch, mesh)["warmth"] for batch in batches]
 network.compile_stages()
+network.compile_stages()  # once is enough
 for batch, answers in zip(batches, expected, strict=True):
     torch.testing.assert_close(network.predict(batch, mesh)["warmth"], answers, rtol=1e-4, atol=1e-5)
 print(len(torch._dynamo.utils.counters["graph_break"]))

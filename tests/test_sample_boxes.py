@@ -8,6 +8,7 @@ import pytest
 import torch
 from cases import seeded
 
+from graphelements import sample_boxes as module
 from graphelements.building import build_network
 from graphelements.data.houses import Heater, Scenario, encode
 from graphelements.edge_kernels import compiler_available
@@ -70,18 +71,37 @@ def test_heaters_of_one_power_are_told_apart():
     torch.testing.assert_close(samples.values, torch.ones(3, 1))
 
 
-@pytest.mark.parametrize("listed", ["one ring after the other", "at random"])
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])
-def test_rings_of_one_value_are_pieces_in_whatever_order_they_are_listed(listed: str, compiled: bool):
-    """Of those listed in order no search is needed to know that they hang together."""
+def rings(*centres_and_radii: tuple[float, float, float]) -> torch.Tensor:
     angles = torch.arange(20) * 2 * torch.pi / 20
     ring = torch.stack([angles.cos(), angles.sin()], -1)
-    points = torch.cat([0.25 + 0.2 * ring, torch.tensor([0.75, 0.6]) + 0.1 * ring, 0.5 + 0.4 * ring])
-    items, values = torch.tensor([0, 0, 1]).repeat_interleave(20), torch.ones(60, 1)
-    order = torch.arange(60) if listed != "at random" else torch.randperm(60, generator=seeded(0))
-    samples, boxes = sample_boxes(FunctionSamples(points[order], values, items[order]), 2, Box(), compiled)
+    return torch.cat([torch.tensor([x, y]) + radius * ring for x, y, radius in centres_and_radii])
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])
+def test_rings_of_one_value_are_pieces_in_whatever_order_they_are_listed(in_order: bool, compiled: bool):
+    points, items = rings((0.25, 0.25, 0.2), (0.75, 0.6, 0.1), (0.5, 0.5, 0.4)), torch.tensor([0, 0, 1]).repeat_interleave(20)
+    order = torch.arange(60) if in_order else torch.randperm(60, generator=seeded(0))
+    samples, boxes = sample_boxes(FunctionSamples(points[order], torch.ones(60, 1), items[order]), 2, Box(), compiled)
     found = sorted(zip(samples.items.tolist(), boxes.shapes[:, 0].tolist(), strict=True))
     assert found == [(0, pytest.approx(0.2)), (0, pytest.approx(0.4)), (1, pytest.approx(0.8))]
+
+
+def test_samples_that_are_listed_along_a_line_need_no_search(monkeypatch: pytest.MonkeyPatch):
+    search, searches = module.nearest, []
+    monkeypatch.setattr(module, "nearest", lambda *given: searches.append(given) or search(*given))
+    points, values = rings((0.5, 0.5, 0.4)), torch.ones(20, 1)
+    in_order, _ = sample_boxes(FunctionSamples(points, values), 1, Box())
+    assert len(in_order.points) == 1
+    assert not searches
+    order = torch.randperm(20, generator=seeded(0))
+    at_random, _ = sample_boxes(FunctionSamples(points[order], values), 1, Box())
+    assert searches
+    torch.testing.assert_close(at_random.points, in_order.points)
+    monkeypatch.setattr(module, "MOST_PAIRS", 399)  # of 20 x 20
+    searches.clear()
+    sample_boxes(FunctionSamples(points, values), 1, Box())
+    assert searches
 
 
 @pytest.mark.parametrize("sides", [(0.3, 0.01), (0.01, 0.3), (0.2, 0.2)])

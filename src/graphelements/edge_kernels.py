@@ -182,13 +182,12 @@ def run(kernel: Callable, *args, compiled: bool) -> Any:
 UNCHECKED: dict[str, Any] = {"assert_indirect_indexing": False}
 """Options of the compiler where rows are known to exist: `build_tables` and `SFT.validate` have checked."""
 
-FUSED = UNCHECKED | {f"realize_{kind}_threshold": 1000 for kind in ("reads", "opcount", "acc_reads")}
-"""The same, and terms of up to so many operations are formed where they are used instead of being stored."""
-
 
 @functools.cache
 def _compiled(kernel: Callable, stores: bool = False) -> Callable:
-    options = UNCHECKED if stores else FUSED
+    inline = 1000  # operations up to which the compiler repeats a term where it is used instead of storing it
+    fused = {f"realize_{kind}_threshold": inline for kind in ("reads", "opcount", "acc_reads")}
+    options = UNCHECKED if stores else UNCHECKED | fused
     # Every hidden size, number of features and size of 1 is compiled for itself, and torch gives up beyond its limit. The limit
     # is the process's: one for these kernels alone is set and reset in every call, which takes as long as the call itself.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)

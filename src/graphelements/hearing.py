@@ -21,7 +21,7 @@ from torch.nn.functional import embedding
 
 from .edge_kernels import run, with_features
 from .errors import require
-from .neighbours import nearest
+from .neighbours import ByItem, nearest
 from .point_kernels import GatedRead
 from .samples import FunctionSamples, Queries
 from .spaces import Space
@@ -45,35 +45,35 @@ class Ear(nn.Module):
         items: Int[Tensor, " points"],
         samples: FunctionSamples,
         sizes: Float[Tensor, "samples dim"],
-        table: Int[Tensor, "items most"],
+        by_item: ByItem,
         num_heard: int,
         space: Space,
         compiled: bool = False,
     ) -> Float[Tensor, "points hidden"]:
-        """h at points of items; `samples` as encoders see them, `sizes` are those of their cells, in units of the space, `table`
-        are the rows of every item (`rows_by_group`)."""
-        if table.shape[1] == 0:
+        """h at points of items; `samples` as encoders see them, `sizes` are those of their cells, in units of the space."""
+        if len(samples.points) == 0:
             return points.new_zeros(len(points), self.base.out_features)
         sites, values = samples.points, samples.values
         base = self.base(torch.cat([values[:, self.num_linear :], space.coordinates(sites)], -1))
         gate = self.gate(values[:, : self.gate.in_features])
         learned = torch.is_grad_enabled() and any(each.requires_grad for each in (points, sites, sizes))
         fused, compiling = compiled and not learned, torch.compiler.is_compiling()
-        if table.shape[1] <= num_heard:  # all are heard in full
-            near = table.mT[:, items]
+        if by_item.table is not None:  # all are heard in full
+            near = by_item.table.mT[:, items]
             fades = (near >= 0).to(points)
             near = near.clamp(min=0)
         else:
-            near, fades = _nearest(points, items, sites, table, num_heard, space, compiled, fused)
+            near, fades = _nearest(points, items, sites, by_item, num_heard, space, compiled, fused)
         if not compiling and (self.layers or not fused):  # by pairs of points and samples, those alone that count
             columns, rows = torch.nonzero(fades > 0, as_tuple=True)
             heard = near[columns, rows]
             local = run(pair_features, points[rows], sites[heard], sizes[heard], space, compiled=fused)
-            terms = self._terms(base[heard] + local @ self.local.weight.T) * gate[heard] * fades[columns, rows, None]
+            terms = self._terms(base[heard] + local @ self.local.weight.T) * gate[heard]
+            terms = terms if by_item.table is not None else terms * fades[columns, rows, None]
             return terms.new_zeros(len(points), terms.shape[-1]).index_add(0, rows, terms)
         local = run(_table_features, points, near, sites, sizes, space, compiled=fused)
         if not compiling:
-            tables = near.mT, fades.mT, local.transpose(0, 1)
+            tables = (each.transpose(0, 1).contiguous() for each in (near, fades, local))  # else gradients would be copied
             return GatedRead.apply(base, gate, *tables, self.local.weight.T.contiguous())
         terms = self._terms(with_features(embedding(near, base), local, self.local.weight.T))
         return (terms * embedding(near, gate) * fades[..., None]).sum(0)
@@ -94,14 +94,15 @@ class Ears(nn.ModuleDict):
         queries: Queries,
         inputs: Mapping[str, FunctionSamples],
         sizes_of: Callable[[str, FunctionSamples], Tensor],
-        tables: Mapping[str, Int[Tensor, "items _most"]],
+        by_item: Mapping[str, ByItem],
         num_heard: int,
         space: Space,
         compiled: bool = False,
     ) -> Float[Tensor, "queries heard"]:
         """What queries at points hear of one function after another; of those that are not given, zeros.
 
-        `sizes_of`: the sizes of the cells of a function's samples, in units of the space. `tables`: the rows of every item.
+        `sizes_of`: the sizes of the cells of a function's samples, in units of the space. `by_item`: which samples of it
+        every item has.
         """
         assert queries.points is not None
         parts = []
@@ -116,7 +117,7 @@ class Ears(nn.ModuleDict):
                 f"queries hear samples as they were last written, with {least} numbers for one of {name!r}; "
                 f"got {samples.values.shape[-1]}, give `read` the inputs as `absorb` gives them",
             )
-            here = (queries.points, queries.items, samples, sizes_of(name, samples), tables[name])
+            here = (queries.points, queries.items, samples, sizes_of(name, samples), by_item[name])
             parts.append(ear(*here, num_heard, space, compiled))
         return torch.cat(parts, -1)
 
@@ -125,15 +126,15 @@ def _nearest(
     points: Float[Tensor, "points dim"],
     items: Int[Tensor, " points"],
     sites: Float[Tensor, "samples dim"],
-    table: Int[Tensor, "items most"],
+    by_item: ByItem,
     num_heard: int,
     space: Space,
     compiled: bool,
     fused: bool,
 ) -> tuple[Int[Tensor, "heard points"], Float[Tensor, "heard points"]]:
     """The nearest samples of each point, and how much each is heard."""
-    order, counts = table[table >= 0], (table >= 0).sum(1)
-    found = nearest(points, items, sites[order], counts.cumsum(0) - counts, counts.tolist(), num_heard + 1, compiled)
+    order, starts, counts, _ = by_item
+    found = nearest(points, items, sites[order], starts, counts.tolist(), num_heard + 1, compiled)
     rows = order[found.mT.clamp(min=0)]
     return rows[:-1], run(_fades, points, rows, found.mT < 0, sites, space, compiled=fused)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import no_type_check
+from typing import NamedTuple, no_type_check
 
 import numpy as np
 import torch
@@ -93,9 +93,22 @@ def _tree_search(
     return torch.where(near < torch.inf, found.gather(1, slots), -1)
 
 
-def rows_by_group(groups: Int[Tensor, " rows"], num_groups: int) -> Int[Tensor, "num_groups most"]:
-    """The numbers of the rows of every group, in order; -1 in what is left of a group that has fewer than the largest one."""
-    counts = torch.bincount(groups, minlength=num_groups)
-    columns = torch.arange(int(counts.max()) if num_groups else 0, device=groups.device)
-    rows = groups.argsort(stable=True)[((counts.cumsum(0) - counts)[:, None] + columns).clamp(max=max(len(groups) - 1, 0))]
-    return torch.where(columns < counts[:, None], rows, -1)
+class ByItem(NamedTuple):
+    """Which rows every item has: those in `order` from its start on, `counts` of them. Where no item has more than are asked for,
+    a `table` of them besides, -1 in its empty slots."""
+
+    order: Int[Tensor, " rows"]
+    starts: Int[Tensor, " items"]
+    counts: Int[Tensor, " items"]
+    table: Int[Tensor, "items most"] | None
+
+    @staticmethod
+    def of(items: Int[Tensor, " rows"], num_items: int, most_in_table: int) -> ByItem:
+        """From the item of every row."""
+        order, counts = items.argsort(stable=True), torch.bincount(items, minlength=num_items)
+        starts, most, table = counts.cumsum(0) - counts, int(counts.max()), None
+        if 0 < most <= most_in_table:
+            slots = torch.arange(most, device=items.device)
+            rows = order[(starts[:, None] + slots).clamp(max=len(order) - 1)]
+            table = torch.where(slots < counts[:, None], rows, -1)
+        return ByItem(order, starts, counts, table)

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from .edge_kernels import FUSED
+from .edge_kernels import UNCHECKED
 from .errors import require
 from .fitting import Fields, fit_fields
 from .functions import SFT
 from .hearing import Ears
 from .message_passing import Graph
-from .neighbours import rows_by_group
+from .neighbours import ByItem
 from .network_config import NetworkConfig
 from .perceptron import GatedPerceptron, Perceptron
 from .point_kernels import gather_codes, scatter_codes
@@ -29,9 +29,6 @@ from .unions import MeshUnion
 
 Couplings = Mapping[str, Coupling]
 """Which nodes the samples of every function touch."""
-
-Tables = Mapping[str, Int[Tensor, "items _most"]]
-"""Which samples of every function an item has (`rows_by_group`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +70,7 @@ class GraphElementNetwork(SFTNetwork):
         self.ears = ears
         self.field_encoder = field_encoder
         self.decoders = decoders
+        self.compiled_as_whole = False
 
     def forward(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """What the decoders put out for every query, in network units; `predict` gives answers in original units."""
@@ -223,16 +221,16 @@ class GraphElementNetwork(SFTNetwork):
         meshes: Meshes,
         inputs: Mapping[str, FunctionSamples] | None = None,
         found: Sequence[Found] | None = None,
-        tables: Tables | None = None,
+        by_item: Mapping[str, ByItem] | None = None,
     ) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """Decoder outputs at any number of queries, in network units; `restored` and `answer` make predictions of them.
 
         `states` are those of the mesh, or of coarser ones behind it as well, as `settle` gives them; `inputs` the samples as
         `absorb` gives them (with one pass: as `seen` does), where queries hear them directly; `found` what
-        `find` gives, where decoders see fitted fields; `tables` what `tables` gives, where it is known.
+        `find` gives, where decoders see fitted fields; `by_item` what `by_item` gives, where it is known.
         """
         mesh, fields = self.meshes(meshes), found[-1].fields if found else None
-        latents, heard = self.recall(states, queries, mesh), self.hear(inputs, queries, mesh, tables)
+        latents, heard = self.recall(states, queries, mesh), self.hear(inputs, queries, mesh, by_item)
         return {name: self.decode(name, latents[name], query, mesh, heard.get(name), fields) for name, query in queries.items()}
 
     def recall(
@@ -269,24 +267,24 @@ class GraphElementNetwork(SFTNetwork):
             found[name] = latents
         return found
 
-    def tables(self, inputs: Mapping[str, FunctionSamples], num_items: int) -> Tables:
+    def by_item(self, inputs: Mapping[str, FunctionSamples], num_items: int) -> dict[str, ByItem]:
         """Which samples every item has, of each function that queries hear."""
-        return {name: rows_by_group(inputs[name].items, num_items) for name in self.ears if name in inputs}
+        return {name: ByItem.of(inputs[name].items, num_items, self.config.num_heard) for name in self.ears if name in inputs}
 
     def hear(
         self,
         inputs: Mapping[str, FunctionSamples] | None,
         queries: Mapping[str, Queries],
         mesh: MeshUnion,
-        tables: Tables | None = None,
+        by_item: Mapping[str, ByItem] | None = None,
     ) -> dict[str, Float[Tensor, "_queries _heard"]]:
         """What queries at points hear of the samples near them, of one function after another; nothing without `num_heard`."""
         if self.config.num_heard == 0 or all(query.points is None for query in queries.values()):
             return {}
         require(inputs is not None, "queries of this network hear samples: give `read` the inputs as `absorb` gives them")
         assert inputs is not None
-        tables = self.tables(inputs, mesh.num_items) if tables is None else tables
-        here = (inputs, self.cell_sizes, tables, self.config.num_heard, mesh.space, self.kernels)
+        by_item = self.by_item(inputs, mesh.num_items) if by_item is None else by_item
+        here = (inputs, self.cell_sizes, by_item, self.config.num_heard, mesh.space, self.kernels)
         return {name: self.ears(query, *here) for name, query in queries.items() if query.points is not None}
 
     def propagate(self, states: Float[Tensor, "nodes latent"], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
@@ -352,19 +350,19 @@ class GraphElementNetwork(SFTNetwork):
         return self.decoders[name](torch.cat([part for _, part in parts], -1))
 
     @torch.no_grad()
-    def predict(self, batch: SFTBatch, meshes: Meshes, chunk: int = 2**18) -> dict[str, Float[Tensor, "_queries _channels"]]:
+    def predict(self, batch: SFTBatch, meshes: Meshes, chunk: int = 2**17) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """Answers in original units; queries are read in pieces that touch `chunk` nodes in all, so that memory stays bounded."""
         self.validate(batch, meshes)
         mesh = self.meshes(meshes, batch.num_items)
         size = max(1, chunk // max(self.representation.touched(mesh), self.config.num_heard))
         inputs, frame = self.seen(batch, mesh.space)
-        found, tables = self.find(inputs, mesh), self.tables(inputs, batch.num_items)
+        found, by_item = self.find(inputs, mesh), self.by_item(inputs, batch.num_items)
         if all(len(queries) <= size for queries in batch.queries.values()):
-            outputs = self.respond(inputs, batch.queries, mesh, found, tables)
+            outputs = self.respond(inputs, batch.queries, mesh, found, by_item)
         else:
             states, inputs = self.absorb(inputs, mesh, found)
             outputs = {
-                name: torch.cat([self.read(states, {name: p}, mesh, inputs, found, tables)[name] for p in queries.split(size)])
+                name: torch.cat([self.read(states, {name: p}, mesh, inputs, found, by_item)[name] for p in queries.split(size)])
                 for name, queries in batch.queries.items()
             }
         of_items = {name: queries.items for name, queries in batch.queries.items()}
@@ -376,26 +374,32 @@ class GraphElementNetwork(SFTNetwork):
         queries: Mapping[str, Queries],
         mesh: MeshUnion,
         found: Sequence[Found] | None,
-        tables: Tables,
+        by_item: Mapping[str, ByItem],
     ) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """Decoder outputs for samples as `seen` gives them: all that is done with weights, which can be compiled as one graph."""
         states, inputs = self.absorb(inputs, mesh, found)
-        return self.read(states, queries, mesh, inputs, found, tables)
+        return self.read(states, queries, mesh, inputs, found, by_item)
 
     def compile_stages(self) -> None:
         """Compile `respond` as a whole: for many predictions of batches of one size on meshes of one size.
 
-        The first prediction then takes a minute or so, and so does the first with another number of queries. With fitted fields,
-        or where queries hear the nearest samples among more, it is compiled in pieces.
+        The first prediction then takes a minute or more, and so does the first with another number of items or queries; the
+        number of samples is free. Searches split the graph: fitted fields, queries that hear the nearest among more samples,
+        barycentric weights, and nearest nodes on more than 128. What `predict` reads in pieces is compiled kernel by kernel.
         """
-        self.compiled_kernels = True  # what is left is compiled kernel by kernel
-        respond = torch.compile(self.respond, options=FUSED)
+        if self.compiled_as_whole:
+            return
+        self.compiled_kernels = self.compiled_as_whole = True  # what is left is compiled kernel by kernel
+        respond = torch.compile(self.respond, options=UNCHECKED)
 
-        def marked(inputs: Mapping[str, FunctionSamples], *rest: Any) -> dict[str, Tensor]:
-            for samples in inputs.values():  # their number is another one in every batch
-                for rows in (samples.points, samples.values, samples.items):
-                    torch._dynamo.maybe_mark_dynamic(rows, 0)
-            return respond(inputs, *rest)
+        def marked(inputs: Mapping[str, FunctionSamples], queries: Any, mesh: Any, found: Any, by_item: Mapping[str, ByItem]):
+            of_samples = [rows for each in inputs.values() for rows in (each.points, each.values, each.items)]
+            for rows in (*of_samples, *(each.order for each in by_item.values())):
+                torch._dynamo.maybe_mark_dynamic(rows, 0)  # their number is another one in every batch
+            for each in by_item.values():
+                if each.table is not None:
+                    torch._dynamo.maybe_mark_dynamic(each.table, 1)
+            return respond(inputs, queries, mesh, found, by_item)
 
         self.respond = marked  # type: ignore[method-assign]
 

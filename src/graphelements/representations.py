@@ -39,13 +39,14 @@ class Coupling:
     block: tuple[int, int, int] | None = None
 
     def local_coordinates(self, mesh: MeshUnion) -> Float[Tensor, "points touched local"]:
-        """x - x_l in units of the node's spacing, and the logarithm of the spacing.
-
-        Points are last in memory, and the first thing after them: compiled loops run along them.
-        """
-        nodes, unit = self.nodes.mT, mesh.space.unit_length  # touched, points
-        scaled = self.offsets.permute(2, 1, 0) / (unit * mesh.spacing[nodes])
-        return torch.cat([scaled, mesh.log_spacing[nodes][None]]).permute(2, 1, 0)
+        """x - x_l in units of the node's spacing, and the logarithm of the spacing."""
+        unit = mesh.space.unit_length
+        if torch.compiler.is_compiling():  # points are last in memory: compiled loops run along them
+            nodes = self.nodes.mT  # touched, points
+            scaled = self.offsets.permute(2, 1, 0) / (unit * mesh.spacing[nodes])
+            return torch.cat([scaled, mesh.log_spacing[nodes][None]]).permute(2, 1, 0)
+        scaled = self.offsets / (unit * mesh.spacing[self.nodes][..., None])
+        return torch.cat([scaled, mesh.log_spacing[self.nodes][..., None]], -1)
 
     def scatter(self, codes: Float[Tensor, "points *touched latent"]) -> Float[Tensor, "nodes latent"]:
         """z_l = sum over x of r_l(x) code(x), for one code per point or one per point and touched node."""

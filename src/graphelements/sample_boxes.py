@@ -15,11 +15,12 @@ from torch import Tensor
 
 from .edge_kernels import run
 from .errors import require
-from .neighbours import DENSE_SITES, nearest
+from .neighbours import nearest
 from .sample_cells import THINNEST, Cells, sample_cells
 from .samples import FunctionSamples
 from .spaces import Space
 
+MOST_PAIRS = 2**21  # of samples that are looked at before a search
 ON_SIDE = 1e-6  # of the unit of length: samples so near to a box are in it
 
 
@@ -59,7 +60,7 @@ def sample_boxes(samples: FunctionSamples, num_items: int, space: Space, compile
         told = np.stack([_num_inside(places, starts[of], counts[of], _array(least - near), _array(most + near)) for of in pairs])
         covered = np.where(told.any(0), told[1] / told.sum(0).clip(1), 0.5)  # how much of the first one
         low, high = torch.cat([low, least]), torch.cat([high, most])
-        weight = torch.as_tensor(covered, device=device).to(values)[:, None]
+        weight = torch.as_tensor(covered).to(values)[:, None]
         values = torch.cat([values, torch.lerp(-values[second], -values[first], weight)])
         items = torch.cat([items, items[first]])
 
@@ -112,6 +113,7 @@ def _connected(points: Float[Tensor, "samples dim"], counts: np.ndarray, joined:
     groups, num = torch.as_tensor(np.arange(len(counts)).repeat(counts), device=points.device), len(points)
     starts = torch.as_tensor(counts.cumsum() - counts, device=points.device)
     found = _array(nearest(points, groups, points, starts, counts.tolist(), joined, compiled))
+    found = np.where(found < 0, np.arange(num)[:, None], found)
     graph = csr_array((np.ones(found.size, bool), found.ravel(), np.arange(0, found.size + 1, joined)), (num, num))
     return connected_components(graph, directed=False)[1]
 
@@ -126,10 +128,10 @@ def _in_order(
 ) -> np.ndarray:
     """Which of these groups are one piece because each sample but the first is joined to one before it.
 
-    That is so where samples are listed along a line or row by row, and a look at it spares a search. Not a group that is too
-    large for a look.
+    That is so where samples are listed along a line or row by row, and a look at it spares a search. None of them where
+    there are too many pairs for a look.
     """
-    if counts.max() > DENSE_SITES:
+    if len(counts) * counts.max() ** 2 > MOST_PAIRS:
         return np.zeros(len(counts), bool)
     columns = np.arange(counts.max())
     missing, rows = columns >= counts[:, None], (starts[:, None] + columns).clip(max=len(points) - 1)

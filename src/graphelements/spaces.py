@@ -63,7 +63,7 @@ class Space(ABC):
 
     @abstractmethod
     def contains(self, points: Float[Tensor, "*n dim"]) -> Bool[Tensor, "*n"]:
-        """Which points lie in the space, up to rounding."""
+        """Which points lie in the space, up to rounding; NaN and infinity do not."""
 
     @abstractmethod
     def from_cube(self, cube: Float[Tensor, "n intrinsic"]) -> Float[Tensor, "n dim"]:
