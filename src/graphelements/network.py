@@ -385,7 +385,8 @@ class GraphElementNetwork(SFTNetwork):
 
         The first prediction then takes a minute or more, and so does the first with another number of items or queries; the
         number of samples is free. Searches split the graph: fitted fields, queries that hear the nearest among more samples,
-        barycentric weights, and nearest nodes on more than 128. What `predict` reads in pieces is compiled kernel by kernel.
+        barycentric weights, nearest nodes on more than 128; and so does a new `union`: give all predictions the same one. What
+        `predict` reads in pieces is compiled kernel by kernel.
         """
         if self.compiled_as_whole:
             return
