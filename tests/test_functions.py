@@ -227,3 +227,12 @@ def test_probabilities_that_do_not_sum_to_one_are_refused():
     batch = SFTBatch({}, {"b": Queries(torch.zeros(1, 2))}, {"b": torch.tensor([[0.5, 0.6]])})
     with pytest.raises(InputError, match="must be probabilities"):
         sft.validate(batch)
+
+
+@pytest.mark.parametrize(
+    ("items", "per_item"),
+    [([0, 0, 1, 1, 2, 2], 2), ([0, 1, 2], 1), ([0, 0, 1, 2, 2, 1], None), ([0, 0, 0, 1, 1, 2], None), ([0, 1], None), ([], 0)],
+)
+def test_queries_are_counted_only_where_items_have_equally_many_in_order(items, per_item):
+    given = Queries(torch.rand(len(items), 2), items=torch.tensor(items, dtype=torch.long))
+    assert given.counted(3).per_item == per_item

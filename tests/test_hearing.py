@@ -45,7 +45,7 @@ def test_a_point_hears_the_fading_sum_of_its_nearest_samples(num_layers: int):
     given, hears = samples(6), ear(num_layers=num_layers)
     sizes = torch.rand(6, 2, generator=seeded(2)) + 0.1
     point = torch.tensor([[0.3, -0.2]])
-    found = hears(point, torch.zeros(1, dtype=torch.long), given, sizes, ByItem.of(given.items, 1, HEARD), HEARD, SPACE)
+    found = hears(Queries(point), given, sizes, ByItem.of(given.items, 1, HEARD), HEARD, SPACE)
     offsets = (point - given.points) / SPACE.unit_length
     order = offsets.norm(dim=-1).argsort()
     reach = offsets[order[HEARD]].norm()
@@ -66,40 +66,23 @@ def test_samples_of_other_items_are_not_heard():
     given, hears = samples(5, num_items=2), ear()
     sizes = torch.ones(10, 2)
     points, items = SPACE.sample(4, seeded(7)), torch.tensor([0, 1, 1, 0])
-    together = hears(points, items, given, sizes, ByItem.of(given.items, 2, HEARD), HEARD, SPACE)
+    together = hears(Queries(points, items=items), given, sizes, ByItem.of(given.items, 2, HEARD), HEARD, SPACE)
     for item in (0, 1):
         own = given.items == item
         alone = FunctionSamples(given.points[own], given.values[own])
         here = points[items == item]
-        found = hears(
-            here,
-            torch.zeros(len(here), dtype=torch.long),
-            alone,
-            torch.ones(5, 2),
-            ByItem.of(alone.items, 1, HEARD),
-            HEARD,
-            SPACE,
-        )
+        found = hears(Queries(here), alone, torch.ones(5, 2), ByItem.of(alone.items, 1, HEARD), HEARD, SPACE)
         torch.testing.assert_close(together[items == item], found)
 
 
 @pytest.mark.parametrize("num", [0, 1, 2, 3])
 def test_all_are_heard_in_full_where_there_are_no_more(num):
     given, hears = samples(num), ear()
-    points = SPACE.sample(5, seeded(7))
-    found = hears(
-        points, torch.zeros(5, dtype=torch.long), given, torch.ones(num, 2), ByItem.of(given.items, 1, HEARD), HEARD, SPACE
-    )
+    queries = Queries(SPACE.sample(5, seeded(7)))
+    found = hears(queries, given, torch.ones(num, 2), ByItem.of(given.items, 1, HEARD), HEARD, SPACE)
+    of_one = ByItem.of(torch.zeros(1, dtype=torch.long), 1, HEARD)
     one_by_one = [
-        hears(
-            points,
-            torch.zeros(5, dtype=torch.long),
-            FunctionSamples(p[None], v[None]),
-            torch.ones(1, 2),
-            ByItem.of(torch.zeros(1, dtype=torch.long), 1, HEARD),
-            HEARD,
-            SPACE,
-        )
+        hears(queries, FunctionSamples(p[None], v[None]), torch.ones(1, 2), of_one, HEARD, SPACE)
         for p, v in zip(given.points, given.values, strict=True)
     ]
     torch.testing.assert_close(found, torch.stack([torch.zeros(5, 8), *one_by_one]).sum(0))
@@ -115,22 +98,39 @@ def test_hearing_all_is_the_same_with_and_without_a_search(num_layers: int, comp
     few = replace(few, items=torch.tensor([2, 0, 2, 0, 2, 0]))  # none of item 1
     sizes = torch.rand(6, 2, generator=seeded(2)) + 0.1
     points, items = SPACE.sample(9, seeded(7)), torch.randint(3, (9,), generator=seeded(8))
-    direct = hears(points, items, few, sizes, ByItem.of(few.items, 3, HEARD), HEARD, SPACE, compiled)
+    direct = hears(Queries(points, items=items), few, sizes, ByItem.of(few.items, 3, HEARD), HEARD, SPACE, compiled)
     assert not searches
     both = [torch.cat(each) for each in ((few.points, many.points), (few.values, many.values), (few.items, many.items + 3))]
     all_sizes, by_item = torch.cat([sizes, torch.ones(len(many.points), 2)]), ByItem.of(both[2], 4, HEARD)
-    searched = hears(points, items, FunctionSamples(*both), all_sizes, by_item, HEARD, SPACE)
+    searched = hears(Queries(points, items=items), FunctionSamples(*both), all_sizes, by_item, HEARD, SPACE)
     assert searches
     torch.testing.assert_close(direct, searched)
     assert not direct[items == 1].any()
 
 
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])
+@pytest.mark.parametrize("num_layers", [0, 2])
+def test_items_with_equally_many_queries_hear_in_blocks_what_they_hear_by_pairs(num_layers: int, compiled: bool):
+    given, hears = samples(6, dtype=torch.float64), ear(torch.float64, num_layers=num_layers)
+    given = replace(given, values=given.values.requires_grad_(), items=torch.tensor([2, 0, 2, 0, 2, 0]))  # none of item 1
+    sizes, by_item = torch.rand(6, 2, generator=seeded(2), dtype=torch.float64) + 0.1, ByItem.of(given.items, 3, HEARD)
+    queries = Queries(SPACE.sample(12, seeded(7)).double(), items=torch.arange(3).repeat_interleave(4))
+    assert queries.counted(3).per_item == 4
+    results = []
+    for asked in (queries, queries.counted(3)):
+        found = hears(asked, given, sizes, by_item, HEARD, SPACE, compiled)
+        results.append((found, *torch.autograd.grad(found.square().sum(), [given.values, *hears.parameters()])))
+    for by_pairs, in_blocks in zip(*results, strict=True):
+        torch.testing.assert_close(by_pairs, in_blocks)
+    assert results[0][0][:4].any()
+
+
 def test_what_is_heard_is_continuous():
-    given, hears, zeros = samples(12), ear(), torch.zeros(1, dtype=torch.long)
+    given, hears = samples(12), ear()
     sizes = torch.full((12, 2), 0.3)
 
     def first(points: torch.Tensor) -> torch.Tensor:
-        return hears(points, zeros.expand(len(points)), given, sizes, ByItem.of(given.items, 1, HEARD), HEARD, SPACE)[:, 0]
+        return hears(Queries(points), given, sizes, ByItem.of(given.items, 1, HEARD), HEARD, SPACE)[:, 0]
 
     with torch.no_grad():
         spread = first(SPACE.sample(200, seeded(4))).std()
@@ -145,7 +145,7 @@ def test_compiled_hearing_has_the_same_numbers_and_gradients():
     given = replace(given, values=given.values.requires_grad_())
     results = []
     for compiled in (False, True):
-        found = hears(points, items, given, sizes, ByItem.of(given.items, 3, HEARD), HEARD, SPACE, compiled)
+        found = hears(Queries(points, items=items), given, sizes, ByItem.of(given.items, 3, HEARD), HEARD, SPACE, compiled)
         gradients = torch.autograd.grad(found.square().sum(), [given.values, *hears.parameters()])
         results.append((found, *gradients))
     for plain, fused in zip(*results, strict=True):

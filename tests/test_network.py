@@ -312,7 +312,7 @@ import graphelements as ge
 sft = ge.SFT(ge.Box(), (ge.InputFunction("heat", 1),), (ge.OutputFunction("warmth", 1),))
 network = ge.build_network(sft, CONFIG)
 mesh = ge.union(ge.grid_mesh(sft.space, 3)NESTED, 3)  # made once: what is made of a new one would split the graph
-queries = {"warmth": ge.Queries(torch.rand(7, 2), items=torch.tensor([0, 2, 1, 1, 0, 2, 2]))}
+queries = {"warmth": ge.Queries(torch.rand(6, 2), items=torch.tensor([0, 0, 1, 1, 2, 2]))}
 batches = []
 for num in (5, 6, 4):  # samples of item 0; item 1 has none
     items = torch.tensor([2] * (num - 2) + [0] * num)

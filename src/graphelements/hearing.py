@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from .edge_kernels import run, with_features
+from .edge_kernels import run
 from .errors import require
 from .neighbours import ByItem, nearest
 from .point_kernels import GatedRead
@@ -41,8 +41,7 @@ class Ear(nn.Module):
 
     def forward(
         self,
-        points: Float[Tensor, "points dim"],
-        items: Int[Tensor, " points"],
+        queries: Queries,
         samples: FunctionSamples,
         sizes: Float[Tensor, "samples dim"],
         by_item: ByItem,
@@ -50,33 +49,53 @@ class Ear(nn.Module):
         space: Space,
         compiled: bool = False,
     ) -> Float[Tensor, "points hidden"]:
-        """h at points of items; `samples` as encoders see them, `sizes` are those of their cells, in units of the space."""
+        """h at the points of queries; `samples` as encoders see them, `sizes` are those of their cells, in units of the space."""
+        points, items = queries.points, queries.items
+        assert points is not None
         if len(samples.points) == 0:
             return points.new_zeros(len(points), self.base.out_features)
         sites, values = samples.points, samples.values
         base = self.base(torch.cat([values[:, self.num_linear :], space.coordinates(sites)], -1))
         gate = self.gate(values[:, : self.gate.in_features])
         learned = torch.is_grad_enabled() and any(each.requires_grad for each in (points, sites, sizes))
-        fused, compiling = compiled and not learned, torch.compiler.is_compiling()
+        fused = compiled and not learned
+        if by_item.table is not None and queries.per_item is not None:
+            blocks = points.unflatten(0, (len(by_item.counts), queries.per_item))
+            return self._heard_in_blocks(blocks, base, gate, samples, sizes, space, fused)
         if by_item.table is not None:  # all are heard in full
             near = by_item.table.mT[:, items]
             fades = (near >= 0).to(points)
             near = near.clamp(min=0)
         else:
             near, fades = _nearest(points, items, sites, by_item, num_heard, space, compiled, fused)
-        if not compiling and (self.layers or not fused):  # by pairs of points and samples, those alone that count
+        if self.layers or not fused:  # by pairs of points and samples, those alone that count
             columns, rows = torch.nonzero(fades > 0, as_tuple=True)
             heard = near[columns, rows]
-            local = run(pair_features, points[rows], sites[heard], sizes[heard], space, compiled=fused)
-            terms = self._terms(base[heard] + local @ self.local.weight.T) * gate[heard]
+            pairs = embedding(rows, points), embedding(heard, sites), embedding(heard, sizes)
+            local = run(pair_features, *pairs, space, compiled=fused)
+            terms = self._terms(embedding(heard, base) + local @ self.local.weight.T) * embedding(heard, gate)
             terms = terms if by_item.table is not None else terms * fades[columns, rows, None]
             return terms.new_zeros(len(points), terms.shape[-1]).index_add(0, rows, terms)
         local = run(_table_features, points, near, sites, sizes, space, compiled=fused)
-        if not compiling:
-            tables = (each.transpose(0, 1).contiguous() for each in (near, fades, local))  # else gradients would be copied
-            return GatedRead.apply(base, gate, *tables, self.local.weight.T.contiguous())
-        terms = self._terms(with_features(embedding(near, base), local, self.local.weight.T))
-        return (terms * embedding(near, gate) * fades[..., None]).sum(0)
+        tables = (each.transpose(0, 1).contiguous() for each in (near, fades, local))  # else gradients would be copied
+        return GatedRead.apply(base, gate, *tables, self.local.weight.T.contiguous())
+
+    def _heard_in_blocks(
+        self,
+        blocks: Float[Tensor, "items per_item dim"],
+        base: Float[Tensor, "samples hidden"],
+        gate: Float[Tensor, "samples hidden"],
+        samples: FunctionSamples,
+        sizes: Float[Tensor, "samples dim"],
+        space: Space,
+        fused: bool,
+    ) -> Float[Tensor, "points hidden"]:
+        """h where every sample is heard by all points of its item, and items have equally many points: nothing is gathered."""
+        here = blocks[samples.items]  # samples, per_item, dim
+        there, sizes = (rows[:, None].expand_as(here) for rows in (samples.points, sizes))
+        local = run(pair_features, here, there, sizes, space, compiled=fused)
+        terms = self._terms(local @ self.local.weight.T + base[:, None]) * gate[:, None]
+        return terms.new_zeros(len(blocks), *terms.shape[1:]).index_add(0, samples.items, terms).flatten(0, 1)
 
     def _terms(self, sums: Float[Tensor, "*pairs hidden"]) -> Float[Tensor, "*pairs hidden"]:
         """relu(a + C o), and what further layers make of it."""
@@ -117,7 +136,7 @@ class Ears(nn.ModuleDict):
                 f"queries hear samples as they were last written, with {least} numbers for one of {name!r}; "
                 f"got {samples.values.shape[-1]}, give `read` the inputs as `absorb` gives them",
             )
-            here = (queries.points, queries.items, samples, sizes_of(name, samples), by_item[name])
+            here = (queries, samples, sizes_of(name, samples), by_item[name])
             parts.append(ear(*here, num_heard, space, compiled))
         return torch.cat(parts, -1)
 
@@ -169,8 +188,8 @@ def _table_features(
 
 @no_type_check
 def pair_features(
-    points: Float[Tensor, "pairs dim"], sites: Float[Tensor, "pairs dim"], sizes: Float[Tensor, "pairs dim"], space: Space
-) -> Float[Tensor, "pairs local"]:
+    points: Float[Tensor, "*pairs dim"], sites: Float[Tensor, "*pairs dim"], sizes: Float[Tensor, "*pairs dim"], space: Space
+) -> Float[Tensor, "*pairs local"]:
     """The `offset_features` of pairs of points and samples."""
     return offset_features(space.offset(points, sites) / space.unit_length, sizes)
 

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import embedding
 
 from .edge_kernels import compiled_run, with_features
 from .perceptron import GatedPerceptron, Perceptron, gate_of, has_cheap_form
@@ -53,7 +54,7 @@ def gather_codes(
 ) -> Float[Tensor, "points latent"]:
     """The sum over touched nodes l of r_l(x) rho(z_l, o_l(x)), for every point x."""
     if not has_cheap_form(reader):
-        return coupling.blend(reader(torch.cat([states[coupling.nodes], local], -1)))
+        return coupling.blend(reader(torch.cat([embedding(coupling.nodes, states), local], -1)))
     base, gate, of_local = _once(reader, states, local.shape[-1])
     return reader.last(read_hidden(base, gate, coupling, local, of_local, compiled))  # the weights of a point sum to one
 
@@ -82,8 +83,12 @@ def read_hidden(
     if torch.compiler.is_compiling():  # as part of something larger, where products would not fuse
         kernel: Callable[..., Tensor] = _Kernels.read if gate is None else _Kernels.read_gated
         return kernel(*gated, coupling.nodes, coupling.weights, local, weight)
-    terms = (base[coupling.nodes] + local @ weight).relu()
-    return coupling.blend(terms if gate is None else terms * gate[coupling.nodes])
+    hidden = base.new_zeros(())
+    for nodes, shares, rows in zip(coupling.nodes.unbind(1), coupling.weights.unbind(1), local.unbind(1), strict=True):
+        terms = (embedding(nodes, base) + rows @ weight).relu_()  # a touched node at a time, so that terms stay in the cache
+        terms = terms if gate is None else terms * embedding(nodes, gate)
+        hidden = hidden + terms * shares[:, None]
+    return hidden
 
 
 def write_hidden(

@@ -6,14 +6,11 @@ same, and what they say together is where the piece is.
 
 from __future__ import annotations
 
-from typing import no_type_check
-
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from .edge_kernels import run
 from .errors import require
 from .neighbours import nearest
 from .sample_cells import THINNEST, Cells, sample_cells
@@ -95,7 +92,7 @@ def _pieces(samples: FunctionSamples, compiled: bool) -> tuple[np.ndarray, np.nd
     unsure = np.flatnonzero(counts >= 2 * joined)  # there is room for two pieces
     points = samples.points.detach()[torch.as_tensor(order, device=samples.points.device)]
     if len(unsure) > 0:
-        unsure = unsure[~_in_order(points, starts[unsure], counts[unsure], joined, compiled)]
+        unsure = unsure[~_in_order(points, starts[unsure], counts[unsure], joined)]
     if len(unsure) == 0:
         return order, starts
     rows, parts = starts[unsure].repeat(counts[unsure]) + _places(counts[unsure]), np.zeros_like(order)
@@ -123,9 +120,7 @@ def _changes(*columns: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.any([np.diff(column, prepend=np.nan) != 0 for column in columns], axis=0))
 
 
-def _in_order(
-    points: Float[Tensor, "samples dim"], starts: np.ndarray, counts: np.ndarray, joined: int, compiled: bool
-) -> np.ndarray:
+def _in_order(points: Float[Tensor, "samples dim"], starts: np.ndarray, counts: np.ndarray, joined: int) -> np.ndarray:
     """Which of these groups are one piece because each sample but the first is joined to one before it.
 
     That is so where samples are listed along a line or row by row, and a look at it spares a search. None of them where
@@ -133,23 +128,17 @@ def _in_order(
     """
     if len(counts) * counts.max() ** 2 > MOST_PAIRS:
         return np.zeros(len(counts), bool)
-    columns = np.arange(counts.max())
-    missing, rows = columns >= counts[:, None], (starts[:, None] + columns).clip(max=len(points) - 1)
-    tables = points.T[:, torch.as_tensor(rows, device=points.device)]  # dim, groups, most
-    rank = run(_ranks_before, tables, torch.as_tensor(missing, device=points.device), compiled=compiled)
-    return ((_array(rank) <= joined) | missing)[:, 1:].all(-1)
-
-
-@no_type_check  # the compiler cannot see through the shape checks of the tests
-def _ranks_before(tables: Float[Tensor, "dim groups most"], missing: Bool[Tensor, "groups most"]) -> Int[Tensor, "groups most"]:
-    """How many of its group are no farther from a sample than the nearest one before it; it is one of them."""
-    squared = 0.0
-    for places in tables.unbind(0):  # by coordinate: much faster than one sum over them
-        squared = squared + (places[:, :, None] - places[:, None]).square()
-    squared = torch.where(missing[:, None], torch.inf, squared)
-    columns = torch.arange(missing.shape[1], device=missing.device)
-    nearest_before = torch.where(columns < columns[:, None], squared, torch.inf).amin(-1, keepdim=True)
-    return (squared <= nearest_before).sum(-1)
+    columns = torch.arange(int(counts.max()), device=points.device)
+    first, last = (torch.as_tensor(rows, device=points.device)[:, None] for rows in (starts, starts + counts))
+    rows = first + columns
+    missing = rows >= last
+    tables = points.index_select(0, rows.clamp(max=len(points) - 1).flatten()).unflatten(0, rows.shape)
+    squared = points.new_zeros(*rows.shape, rows.shape[1])
+    for places in tables.masked_fill(missing[..., None], torch.inf).unbind(-1):
+        squared += (places[:, :, None] - places[:, None]).square_()
+    nearest_before = squared.masked_fill(columns >= columns[:, None], torch.inf).amin(-1, keepdim=True)
+    ranks = (squared <= nearest_before).sum(-1)  # how many are no farther than the nearest one before; it is one of them
+    return _array(((ranks <= joined) | missing)[:, 1:].all(-1))
 
 
 def _overlaps(low: np.ndarray, high: np.ndarray, items: np.ndarray, least: float) -> np.ndarray:

@@ -42,11 +42,15 @@ class FunctionSamples:
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Where an output function is asked for, and under which conditions; without points, for the whole space."""
+    """Where an output function is asked for, and under which conditions; without points, for the whole space.
+
+    `per_item`: how many every item has, where that is known and they are equally many, one item after the other (`counted`).
+    """
 
     points: Float[Tensor, "queries dim"] | None = None
     conditions: Float[Tensor, "queries conditions"] | None = None
     items: Int[Tensor, " queries"] = None  # type: ignore[assignment]
+    per_item: int | None = None
 
     def __post_init__(self) -> None:
         _require_tensors("queries", self.points, self.conditions, self.items)
@@ -69,6 +73,10 @@ class Queries:
     def __len__(self) -> int:
         return len(self.items)
 
+    def counted(self, num_items: int) -> Queries:
+        """The same with `per_item`, if all items have equally many."""
+        return replace(self, per_item=evenly(self.items, num_items))
+
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Queries:
         """The same change for points, conditions and items."""
         points = None if self.points is None else change(self.points)
@@ -78,6 +86,15 @@ class Queries:
         """The queries in pieces of at most `size`, in order."""
         starts = range(0, max(len(self), 1), size)
         return [self.mapped(lambda rows, start=start: rows[start : start + size]) for start in starts]
+
+
+def evenly(items: Int[Tensor, " rows"], num_items: int) -> int | None:
+    """How many rows every item has, where all have equally many, one item after the other; else None."""
+    per_item, rest = divmod(len(items), num_items)
+    if rest or items.device.type == "meta":
+        return None
+    regular = torch.arange(num_items, device=items.device)[:, None].expand(num_items, per_item)
+    return per_item if torch.equal(items.view(num_items, per_item), regular) else None
 
 
 def _require_tensors(what: str, *given: Tensor | None) -> None:

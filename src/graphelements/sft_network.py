@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from .errors import require
 from .functions import SFT, InputFunction
@@ -131,9 +132,9 @@ class SFTNetwork(nn.Module, ABC):
         scale = self.input_scales[function.name]
         if frame is None or not (function.scales or function.shifts):
             return scale.normalised(samples.values)
-        values = samples.values - frame.levels[samples.items] if function.shifts else samples.values
+        values = samples.values - embedding(samples.items, frame.levels) if function.shifts else samples.values
         values = values / scale.scale
-        return values / frame.sizes[samples.items] if function.scales else values
+        return values / embedding(samples.items, frame.sizes) if function.scales else values
 
     def restored(
         self, name: str, outputs: Float[Tensor, "queries channels"], items: Int[Tensor, " queries"], frame: Frame | None
@@ -143,8 +144,8 @@ class SFTNetwork(nn.Module, ABC):
         if frame is None or not (function.scales or function.shifts):
             return outputs
         scale = self.output_scales[name]
-        level = frame.levels[items] if function.shifts else torch.zeros_like(outputs)
-        outputs = outputs * frame.sizes[items] if function.scales else outputs
+        level = embedding(items, frame.levels) if function.shifts else torch.zeros_like(outputs)
+        outputs = outputs * embedding(items, frame.sizes) if function.scales else outputs
         return outputs + scale.normalised(level)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: SFTBatch) -> Float[Tensor, ""]:
