@@ -128,17 +128,16 @@ def _in_order(points: Float[Tensor, "samples dim"], starts: np.ndarray, counts: 
     """
     if len(counts) * counts.max() ** 2 > MOST_PAIRS:
         return np.zeros(len(counts), bool)
-    columns = torch.arange(int(counts.max()), device=points.device)
-    first, last = (torch.as_tensor(rows, device=points.device)[:, None] for rows in (starts, starts + counts))
-    rows = first + columns
-    missing = rows >= last
-    tables = points.index_select(0, rows.clamp(max=len(points) - 1).flatten()).unflatten(0, rows.shape)
-    squared = points.new_zeros(*rows.shape, rows.shape[1])
-    for places in tables.masked_fill(missing[..., None], torch.inf).unbind(-1):
-        squared += (places[:, :, None] - places[:, None]).square_()
-    nearest_before = squared.masked_fill(columns >= columns[:, None], torch.inf).amin(-1, keepdim=True)
-    ranks = (squared <= nearest_before).sum(-1)  # how many are no farther than the nearest one before; it is one of them
-    return _array(((ranks <= joined) | missing)[:, 1:].all(-1))
+    columns, squared = np.arange(counts.max()), 0.0
+    missing, rows = columns >= counts[:, None], (starts[:, None] + columns).clip(max=len(points) - 1)
+    for places in _array(points).T:
+        table = np.where(missing, np.inf, places[rows]).astype(places.dtype)
+        with np.errstate(invalid="ignore"):  # of two that are missing
+            offsets = table[:, :, None] - table[:, None]
+        squared = squared + np.square(offsets, out=offsets)
+    nearest_before = np.where(columns < columns[:, None], squared, np.inf).min(-1, keepdims=True)
+    ranks = np.count_nonzero(squared <= nearest_before, axis=-1)  # how many are no farther than the nearest one before, with it
+    return ((ranks <= joined) | missing)[:, 1:].all(-1)
 
 
 def _overlaps(low: np.ndarray, high: np.ndarray, items: np.ndarray, least: float) -> np.ndarray:
