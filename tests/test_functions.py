@@ -235,4 +235,5 @@ def test_probabilities_that_do_not_sum_to_one_are_refused():
 )
 def test_queries_are_counted_only_where_items_have_equally_many_in_order(items, per_item):
     given = Queries(torch.rand(len(items), 2), items=torch.tensor(items, dtype=torch.long))
-    assert given.counted(3).per_item == per_item
+    assert given.counted(3).num_per_item == per_item
+    assert given.counted(3).mapped(lambda rows: rows).num_per_item is None, "what is made of queries is to be counted anew"

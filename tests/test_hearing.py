@@ -112,17 +112,27 @@ def test_hearing_all_is_the_same_with_and_without_a_search(num_layers: int, comp
 @pytest.mark.parametrize("num_layers", [0, 2])
 def test_items_with_equally_many_queries_hear_in_blocks_what_they_hear_by_pairs(num_layers: int, compiled: bool):
     given, hears = samples(6, dtype=torch.float64), ear(torch.float64, num_layers=num_layers)
-    given = replace(given, values=given.values.requires_grad_(), items=torch.tensor([2, 0, 2, 0, 2, 0]))  # none of item 1
+    given = FunctionSamples(given.points.requires_grad_(), given.values.requires_grad_(), torch.tensor([2, 0, 2, 0, 2, 0]))
     sizes, by_item = torch.rand(6, 2, generator=seeded(2), dtype=torch.float64) + 0.1, ByItem.of(given.items, 3, HEARD)
     queries = Queries(SPACE.sample(12, seeded(7)).double(), items=torch.arange(3).repeat_interleave(4))
-    assert queries.counted(3).per_item == 4
+    assert queries.counted(3).num_per_item == 4
     results = []
     for asked in (queries, queries.counted(3)):
         found = hears(asked, given, sizes, by_item, HEARD, SPACE, compiled)
-        results.append((found, *torch.autograd.grad(found.square().sum(), [given.values, *hears.parameters()])))
+        results.append((found, *torch.autograd.grad(found.square().sum(), [given.points, given.values, *hears.parameters()])))
     for by_pairs, in_blocks in zip(*results, strict=True):
         torch.testing.assert_close(by_pairs, in_blocks)
     assert results[0][0][:4].any()
+
+
+@pytest.mark.parametrize(("items", "blocks"), [([0, 0, 1, 1], 1), ([0, 1, 0, 1], 0)])
+def test_predictions_hear_all_samples_in_blocks_where_they_can(items, blocks, monkeypatch: pytest.MonkeyPatch):
+    gen, calls, in_blocks = network(num_heard=20, hears=("heat",)), [], Ear._hear_in_blocks
+    monkeypatch.setattr(Ear, "_hear_in_blocks", lambda *given: calls.append(given) or in_blocks(*given))
+    batch = collate([random_item(RAGGED_SFT, seeded(n), most=20) for n in range(2)])
+    queries = {"flow": Queries(SPACE.sample(4, seeded(7)), items=torch.tensor(items))}
+    gen.predict(replace(batch, queries=queries, targets={}), grid_mesh(SPACE, 3))
+    assert len(calls) == blocks
 
 
 def test_what_is_heard_is_continuous():

@@ -319,11 +319,15 @@ for num in (5, 6, 4):  # samples of item 0; item 1 has none
     samples = ge.FunctionSamples(torch.rand(len(items), 2), torch.randn(len(items), 1), items)
     batches.append(ge.SFTBatch({"heat": samples}, queries, num_items=3))
 expected = [network.predict(batch, mesh)["warmth"] for batch in batches]
+uneven = replace(batches[0], queries={"warmth": ge.Queries(torch.rand(7, 2), items=torch.tensor([0, 2, 1, 1, 0, 2, 2]))})
+answers_to_uneven = network.predict(uneven, mesh)["warmth"]
 network.compile_stages()
 network.compile_stages()  # once is enough
 for batch, answers in zip(batches, expected, strict=True):
     torch.testing.assert_close(network.predict(batch, mesh)["warmth"], answers, rtol=1e-4, atol=1e-5)
-print(len(torch._dynamo.utils.counters["graph_break"]))
+breaks = len(torch._dynamo.utils.counters["graph_break"])
+torch.testing.assert_close(network.predict(uneven, mesh)["warmth"], answers_to_uneven, rtol=1e-4, atol=1e-5)
+print(breaks)
 """
 """In a process of its own: the compiler cannot see through the shape checks of the tests."""
 

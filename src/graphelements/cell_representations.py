@@ -8,8 +8,8 @@ import math
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import embedding
 
+from .edge_kernels import rows_of
 from .errors import require
 from .meshes import Mesh
 from .neighbours import nearest
@@ -17,7 +17,7 @@ from .representations import Coupling, Representation
 from .spaces import Sphere
 from .unions import MeshUnion
 
-FEW_PLACES = 32  # on an axis: with no more, comparing with all is faster than a search
+FEW_PLACES = 32  # on an axis: with no more a compiled loop that compares with all is faster than a search
 
 
 class Multilinear(Representation):
@@ -62,13 +62,11 @@ class Multilinear(Representation):
             x = points[:, d].contiguous()
             low = (_num_below(axis, x) - 1).clamp(0, max(shape[d] - 2, 0))
             lows.append(low)
-            if shape[d] == 1:
-                shares.append(torch.zeros_like(x))
-                continue
             # coordinates come from the positions, so that gradients reach them
             along = positions[:, d].reshape(shape).movedim(d, 0).reshape(shape[d], -1)[:, 0]
-            start, width = embedding(low, torch.stack([along[:-1], along.diff()], -1)).unbind(-1)
-            shares.append(((x - start) / width).clamp(0, 1))
+            cells = (along[:-1], along.diff()) if shape[d] > 1 else (along, torch.ones_like(along))
+            start, width = rows_of(torch.stack(cells, -1), low).unbind(-1)
+            shares.append(((x - start) / width).clamp(0, min(shape[d] - 1, 1)))
         nodes, weights = [], []
         for corner in itertools.product((0, 1), repeat=len(axes)):
             steps = [min(c, n - 1) for c, n in zip(corner, shape, strict=True)]
@@ -79,8 +77,8 @@ class Multilinear(Representation):
 
 def _num_below(axis: Float[Tensor, " places"], x: Float[Tensor, " points"]) -> Int[Tensor, " points"]:
     """How many places of an ascending axis are not above each x."""
-    if len(axis) <= FEW_PLACES:
-        return (axis[:, None] <= x).sum(0)
+    if torch.compiler.is_compiling() and len(axis) <= FEW_PLACES:
+        return torch.stack([place <= x for place in axis.unbind()]).sum(0)
     return torch.searchsorted(axis, x, right=True)
 
 
@@ -290,5 +288,5 @@ def _coupling(
     nodes: Int[Tensor, "points touched"],
     weights: Float[Tensor, "points touched"],
 ) -> Coupling:
-    there = embedding(nodes.mT, mesh.positions)  # touched, points, dim
+    there = rows_of(mesh.positions, nodes.mT)  # touched, points, dim
     return Coupling(nodes, weights, mesh.space.offset(points.expand_as(there), there).transpose(0, 1), mesh.num_nodes)

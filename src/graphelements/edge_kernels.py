@@ -148,6 +148,14 @@ def with_features(
     return total
 
 
+@no_type_check  # the compiler cannot see through the shape checks of the tests
+def rows_of(table: Float[Tensor, "rows channels"], numbers: Int[Tensor, "*n"]) -> Float[Tensor, "*n channels"]:
+    """Rows of a table by their numbers, copied row by row, where indexing goes number by number."""
+    if torch.compiler.is_compiling():
+        return embedding(numbers, table)
+    return table.index_select(0, numbers.flatten()).unflatten(0, numbers.shape)
+
+
 def _by_bucket(kernel: Callable, tables: EdgeTables, terms: Terms, *by_node: Tensor) -> Tensor:
     """The results of a kernel for all nodes, from those for the nodes of each bucket."""
     if len(tables.buckets) == 1:  # of all nodes in order

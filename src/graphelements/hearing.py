@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from .edge_kernels import run
+from .edge_kernels import rows_of, run
 from .errors import require
 from .neighbours import ByItem, nearest
 from .point_kernels import GatedRead
@@ -59,10 +59,10 @@ class Ear(nn.Module):
         gate = self.gate(values[:, : self.gate.in_features])
         learned = torch.is_grad_enabled() and any(each.requires_grad for each in (points, sites, sizes))
         fused = compiled and not learned
-        if by_item.table is not None and queries.per_item is not None:
-            blocks = points.unflatten(0, (len(by_item.counts), queries.per_item))
-            return self._heard_in_blocks(blocks, base, gate, samples, sizes, space, fused)
         if by_item.table is not None:  # all are heard in full
+            if queries.num_per_item is not None:
+                blocks = points.unflatten(0, (len(by_item.counts), queries.num_per_item))
+                return self._hear_in_blocks(blocks, base, gate, samples, sizes, space, fused)
             near = by_item.table.mT[:, items]
             fades = (near >= 0).to(points)
             near = near.clamp(min=0)
@@ -71,18 +71,18 @@ class Ear(nn.Module):
         if self.layers or not fused:  # by pairs of points and samples, those alone that count
             columns, rows = torch.nonzero(fades > 0, as_tuple=True)
             heard = near[columns, rows]
-            pairs = embedding(rows, points), embedding(heard, sites), embedding(heard, sizes)
+            pairs = rows_of(points, rows), rows_of(sites, heard), rows_of(sizes, heard)
             local = run(pair_features, *pairs, space, compiled=fused)
-            terms = self._terms(embedding(heard, base) + local @ self.local.weight.T) * embedding(heard, gate)
+            terms = self._terms(rows_of(base, heard) + local @ self.local.weight.T) * rows_of(gate, heard)
             terms = terms if by_item.table is not None else terms * fades[columns, rows, None]
             return terms.new_zeros(len(points), terms.shape[-1]).index_add(0, rows, terms)
         local = run(_table_features, points, near, sites, sizes, space, compiled=fused)
         tables = (each.transpose(0, 1).contiguous() for each in (near, fades, local))  # else gradients would be copied
         return GatedRead.apply(base, gate, *tables, self.local.weight.T.contiguous())
 
-    def _heard_in_blocks(
+    def _hear_in_blocks(
         self,
-        blocks: Float[Tensor, "items per_item dim"],
+        blocks: Float[Tensor, "items num_per_item dim"],
         base: Float[Tensor, "samples hidden"],
         gate: Float[Tensor, "samples hidden"],
         samples: FunctionSamples,
@@ -90,8 +90,8 @@ class Ear(nn.Module):
         space: Space,
         fused: bool,
     ) -> Float[Tensor, "points hidden"]:
-        """h where every sample is heard by all points of its item, and items have equally many points: nothing is gathered."""
-        here = blocks[samples.items]  # samples, per_item, dim
+        """h where every sample is heard by all points of its item, and items have equally many: points alone are gathered."""
+        here = blocks[samples.items]  # samples, num_per_item, dim
         there, sizes = (rows[:, None].expand_as(here) for rows in (samples.points, sizes))
         local = run(pair_features, here, there, sizes, space, compiled=fused)
         terms = self._terms(local @ self.local.weight.T + base[:, None]) * gate[:, None]

@@ -10,10 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import embedding
 
 from . import edge_kernels
-from .edge_kernels import Terms
+from .edge_kernels import Terms, rows_of
 from .errors import require
 from .perceptron import Perceptron
 from .topology import EdgeTables
@@ -105,7 +104,7 @@ class LinearMessagePassing(nn.Module):
         self.last = nn.Linear(hidden_size, latent_size, bias=False)
 
     def forward(self, states: Float[Tensor, "nodes latent"], graph: Graph) -> Float[Tensor, "nodes latent"]:
-        terms = self.local(graph.features).relu() * embedding(graph.senders, self.gate(states))
+        terms = self.local(graph.features).relu() * rows_of(self.gate(states), graph.senders)
         sums = terms.new_zeros(len(states), terms.shape[-1]).index_add(0, graph.receivers, terms)
         return states + self.last(sums / graph.degrees.clamp(min=1)[:, None])
 

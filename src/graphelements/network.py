@@ -78,7 +78,7 @@ class GraphElementNetwork(SFTNetwork):
         inputs, frame = self.seen(batch, mesh.space)
         found = self.find(inputs, mesh)
         states, inputs = self.absorb(inputs, mesh, found)
-        outputs = self.read(states, _counted(batch), mesh, inputs, found)
+        outputs = self.read(states, batch.queries, mesh, inputs, found)
         return {name: self.restored(name, output, batch.queries[name].items, frame) for name, output in outputs.items()}
 
     def absorb(
@@ -285,6 +285,8 @@ class GraphElementNetwork(SFTNetwork):
         assert inputs is not None
         by_item = self.by_item(inputs, mesh.num_items) if by_item is None else by_item
         here = (inputs, self.cell_sizes, by_item, self.config.num_heard, mesh.space, self.kernels)
+        if not torch.compiler.is_compiling():
+            queries = {name: query.counted(mesh.num_items) for name, query in queries.items()}
         return {name: self.ears(query, *here) for name, query in queries.items() if query.points is not None}
 
     def propagate(self, states: Float[Tensor, "nodes latent"], meshes: Meshes) -> Float[Tensor, "nodes latent"]:
@@ -358,7 +360,8 @@ class GraphElementNetwork(SFTNetwork):
         inputs, frame = self.seen(batch, mesh.space)
         found, by_item = self.find(inputs, mesh), self.by_item(inputs, batch.num_items)
         if all(len(queries) <= size for queries in batch.queries.values()):
-            outputs = self.respond(inputs, _counted(batch), mesh, found, by_item)
+            counted = {name: queries.counted(batch.num_items) for name, queries in batch.queries.items()}
+            outputs = self.respond(inputs, counted, mesh, found, by_item)
         else:
             states, inputs = self.absorb(inputs, mesh, found)
             outputs = {
@@ -385,9 +388,9 @@ class GraphElementNetwork(SFTNetwork):
 
         The first prediction then takes a minute or more, and so does the first with another number of items or queries; the
         number of samples is free. Searches split the graph: fitted fields, queries that hear the nearest among more samples,
-        barycentric weights, nearest nodes on more than 128; so do queries that hear samples where items have more or fewer of
-        them than others, and a new `union`: give all predictions the same one. What `predict` reads in pieces is compiled kernel
-        by kernel.
+        barycentric weights, nearest nodes on more than 128. Queries that hear samples must be equally many for all items, one
+        item after the other, or they split it, too; and so does a new `union`: give all predictions the same one. What `predict`
+        reads in pieces is compiled kernel by kernel.
         """
         if self.compiled_as_whole:
             return
@@ -423,8 +426,3 @@ class GraphElementNetwork(SFTNetwork):
             features = torch.cat([features, mesh.node_features(self.config.nodes_see == "place")[mesh.receivers]], -1)
         tables = mesh.tables if self.kernels and not self.config.linear else None
         return Graph(mesh.senders, mesh.receivers, features, mesh.degrees, tables)
-
-
-def _counted(batch: SFTBatch) -> dict[str, Queries]:
-    """The queries of a batch, with how many every item has where they are equally many."""
-    return {name: queries.counted(batch.num_items) for name, queries in batch.queries.items()}

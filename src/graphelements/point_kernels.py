@@ -20,11 +20,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import embedding
 
-from .edge_kernels import compiled_run, with_features
+from .edge_kernels import compiled_run, rows_of, with_features
 from .perceptron import GatedPerceptron, Perceptron, gate_of, has_cheap_form
 from .representations import Coupling
+
+FEW_TOUCHED = 8  # times as many points as touched nodes: then nodes are read one after the other, and terms stay in the cache
 
 
 def scatter_codes(
@@ -54,7 +55,7 @@ def gather_codes(
 ) -> Float[Tensor, "points latent"]:
     """The sum over touched nodes l of r_l(x) rho(z_l, o_l(x)), for every point x."""
     if not has_cheap_form(reader):
-        return coupling.blend(reader(torch.cat([embedding(coupling.nodes, states), local], -1)))
+        return coupling.blend(reader(torch.cat([rows_of(states, coupling.nodes), local], -1)))
     base, gate, of_local = _once(reader, states, local.shape[-1])
     return reader.last(read_hidden(base, gate, coupling, local, of_local, compiled))  # the weights of a point sum to one
 
@@ -83,11 +84,13 @@ def read_hidden(
     if torch.compiler.is_compiling():  # as part of something larger, where products would not fuse
         kernel: Callable[..., Tensor] = _Kernels.read if gate is None else _Kernels.read_gated
         return kernel(*gated, coupling.nodes, coupling.weights, local, weight)
-    hidden = base.new_zeros(())
+    if torch.is_grad_enabled() or len(local) < FEW_TOUCHED * local.shape[1]:
+        terms = (rows_of(base, coupling.nodes) + local @ weight).relu()
+        return coupling.blend(terms if gate is None else terms * rows_of(gate, coupling.nodes))
+    hidden = torch.zeros_like(base[:1]).expand(len(local), base.shape[1])
     for nodes, shares, rows in zip(coupling.nodes.unbind(1), coupling.weights.unbind(1), local.unbind(1), strict=True):
-        terms = (embedding(nodes, base) + rows @ weight).relu_()  # a touched node at a time, so that terms stay in the cache
-        terms = terms if gate is None else terms * embedding(nodes, gate)
-        hidden = hidden + terms * shares[:, None]
+        terms = rows_of(base, nodes).addmm_(rows, weight).relu_()
+        hidden = torch.addcmul(hidden, terms if gate is None else terms.mul_(rows_of(gate, nodes)), shares[:, None])
     return hidden
 
 

@@ -15,12 +15,11 @@ from typing import no_type_check
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import embedding
 
-from .edge_kernels import run
+from .edge_kernels import rows_of, run
 from .errors import require
 from .neighbours import nearest
-from .samples import FunctionSamples, evenly
+from .samples import FunctionSamples, count_per_item
 from .spaces import Space
 from .unions import MeshUnion
 
@@ -46,7 +45,7 @@ class Coupling:
             nodes = self.nodes.mT  # touched, points
             scaled = self.offsets.permute(2, 1, 0) / (unit * mesh.spacing[nodes])
             return torch.cat([scaled, mesh.log_spacing[nodes][None]]).permute(2, 1, 0)
-        spacing, log_spacing = embedding(self.nodes, torch.stack([mesh.spacing, mesh.log_spacing], -1)).chunk(2, -1)
+        spacing, log_spacing = rows_of(torch.stack([mesh.spacing, mesh.log_spacing], -1), self.nodes).chunk(2, -1)
         return torch.cat([self.offsets / (unit * spacing), log_spacing], -1)
 
     def scatter(self, codes: Float[Tensor, "points *touched latent"]) -> Float[Tensor, "nodes latent"]:
@@ -66,7 +65,7 @@ class Coupling:
             items, points, nodes = self.block
             latents = torch.bmm(self.weights.reshape(items, points, nodes), states.reshape(items, nodes, states.shape[-1]))
             return latents.flatten(0, 1)
-        return self.blend(embedding(self.nodes, states))
+        return self.blend(rows_of(states, self.nodes))
 
     def blend(self, values: Float[Tensor, "points touched latent"]) -> Float[Tensor, "points latent"]:
         """sum over l of r_l(x) value(x, l)."""
@@ -112,12 +111,12 @@ class SoftNearest(Representation):
         slots = torch.arange(max(counts), device=points.device)
         filled = (slots < torch.tensor(counts, device=points.device)[:, None])[items]  # points, touched
         nodes = torch.where(filled, mesh.starts[items][:, None] + slots, mesh.starts[items][:, None])
-        there, here = embedding(nodes, mesh.positions), points[:, None].expand(*nodes.shape, points.shape[-1])
+        there, here = rows_of(mesh.positions, nodes), points[:, None].expand(*nodes.shape, points.shape[-1])
         distances = mesh.space.distance(here, there) / mesh.space.unit_length
         scores = torch.where(filled, -self.log_sharpness.exp() * distances, -torch.inf)
         offsets = mesh.space.offset(here, there)
-        per_item = evenly(items, len(counts)) if len(set(counts)) == 1 else None
-        block = None if per_item is None else (len(counts), per_item, counts[0])
+        num = count_per_item(items, len(counts)) if len(set(counts)) == 1 else None
+        block = None if num is None else (len(counts), num, counts[0])
         return Coupling(nodes, scores.softmax(-1), offsets, mesh.num_nodes, block)
 
     def touched(self, mesh: MeshUnion) -> int:
@@ -172,7 +171,7 @@ def _fading(
     """Nodes, weights and offsets of `NearestNodes`, from the nearest nodes and one more; -1 where there are fewer."""
     missing = found < 0
     nodes = torch.where(missing, starts[:, None], found)
-    here, there = points[:, None].expand(*nodes.shape, points.shape[-1]), embedding(nodes, positions)
+    here, there = points[:, None].expand(*nodes.shape, points.shape[-1]), rows_of(positions, nodes)
     distances = torch.where(missing, torch.inf, space.distance(here, there) / space.unit_length)
     near, beyond = distances[:, :-1], distances[:, -1:]
     absent = missing[:, :-1]

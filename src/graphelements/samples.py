@@ -44,13 +44,13 @@ class FunctionSamples:
 class Queries:
     """Where an output function is asked for, and under which conditions; without points, for the whole space.
 
-    `per_item`: how many every item has, where that is known and they are equally many, one item after the other (`counted`).
+    `num_per_item`: how many every item has, where that was `counted` and they are equally many, one item after the other.
     """
 
     points: Float[Tensor, "queries dim"] | None = None
     conditions: Float[Tensor, "queries conditions"] | None = None
     items: Int[Tensor, " queries"] = None  # type: ignore[assignment]
-    per_item: int | None = None
+    num_per_item: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         _require_tensors("queries", self.points, self.conditions, self.items)
@@ -74,8 +74,10 @@ class Queries:
         return len(self.items)
 
     def counted(self, num_items: int) -> Queries:
-        """The same with `per_item`, if all items have equally many."""
-        return replace(self, per_item=evenly(self.items, num_items))
+        """The same with `num_per_item`, if all items have equally many."""
+        same = replace(self)
+        object.__setattr__(same, "num_per_item", count_per_item(self.items, num_items))
+        return same
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Queries:
         """The same change for points, conditions and items."""
@@ -88,13 +90,13 @@ class Queries:
         return [self.mapped(lambda rows, start=start: rows[start : start + size]) for start in starts]
 
 
-def evenly(items: Int[Tensor, " rows"], num_items: int) -> int | None:
+def count_per_item(items: Int[Tensor, " rows"], num_items: int) -> int | None:
     """How many rows every item has, where all have equally many, one item after the other; else None."""
-    per_item, rest = divmod(len(items), num_items)
+    num, rest = divmod(len(items), num_items)
     if rest or items.device.type == "meta":
         return None
-    regular = torch.arange(num_items, device=items.device)[:, None].expand(num_items, per_item)
-    return per_item if torch.equal(items.view(num_items, per_item), regular) else None
+    regular = torch.arange(num_items, dtype=items.dtype, device=items.device)[:, None].expand(num_items, num)
+    return num if torch.equal(items.view(num_items, num), regular) else None
 
 
 def _require_tensors(what: str, *given: Tensor | None) -> None:

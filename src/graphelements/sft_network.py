@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import embedding
 
 from .errors import require
 from .functions import SFT, InputFunction
@@ -132,9 +131,9 @@ class SFTNetwork(nn.Module, ABC):
         scale = self.input_scales[function.name]
         if frame is None or not (function.scales or function.shifts):
             return scale.normalised(samples.values)
-        values = samples.values - embedding(samples.items, frame.levels) if function.shifts else samples.values
+        values = samples.values - frame.levels.index_select(0, samples.items) if function.shifts else samples.values
         values = values / scale.scale
-        return values / embedding(samples.items, frame.sizes) if function.scales else values
+        return values / frame.sizes.index_select(0, samples.items) if function.scales else values
 
     def restored(
         self, name: str, outputs: Float[Tensor, "queries channels"], items: Int[Tensor, " queries"], frame: Frame | None
@@ -144,8 +143,8 @@ class SFTNetwork(nn.Module, ABC):
         if frame is None or not (function.scales or function.shifts):
             return outputs
         scale = self.output_scales[name]
-        level = embedding(items, frame.levels) if function.shifts else torch.zeros_like(outputs)
-        outputs = outputs * embedding(items, frame.sizes) if function.scales else outputs
+        level = frame.levels.index_select(0, items) if function.shifts else torch.zeros_like(outputs)
+        outputs = outputs * frame.sizes.index_select(0, items) if function.scales else outputs
         return outputs + scale.normalised(level)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: SFTBatch) -> Float[Tensor, ""]:
