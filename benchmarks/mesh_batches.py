@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 
 import graphelements as ge
+from graphelements.compilation import compiler_available
 from graphelements.data.houses import POISSON_SQUARE
-from graphelements.edge_kernels import compiler_available
 
 from .timing import medians
 

@@ -12,7 +12,7 @@ import torch
 from torch_geometric.nn import MessagePassing as PygMessagePassing
 
 import graphelements as ge
-from graphelements.edge_kernels import compiler_available
+from graphelements.compilation import compiler_available
 from graphelements.message_passing import Graph, MessagePassing
 
 from .memory import peak_increase

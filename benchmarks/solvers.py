@@ -19,10 +19,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import graphelements as ge
+from graphelements.compilation import compiler_available
 from graphelements.data.houses import UNIT_SQUARE, House, Houses
 from graphelements.data.poisson import TRUTH_RESOLUTION, solved
 from graphelements.data.random_houses import HouseDistribution, draw_houses
-from graphelements.edge_kernels import compiler_available
 from graphelements.meshes import build_grid
 
 from .classical import dense_inverse, factorised, finite_elements, sine_series, sine_transform

@@ -1,8 +1,7 @@
-"""The edge stage equals the edge-by-edge form: in plain torch, over tables, and compiled."""
+"""Sums over edges equal the edge-by-edge form in plain torch, and so do whole rounds in C++, for any graph and any sizes."""
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import pytest
@@ -10,28 +9,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphelements import edge_kernels
-from graphelements.edge_kernels import (
-    Terms,
-    compiler_available,
-    feature_gradient,
-    node_gradient,
-    sum_over_tables,
-    sum_relu_messages,
-    weight_gradient,
-)
+from graphelements.compilation import compiler_available
+from graphelements.edge_kernels import CompiledRound, runs_in_cpp, sum_relu_messages
 from graphelements.errors import InputError
 from graphelements.topology import build_tables, grid_edges
 
 
-@pytest.fixture(params=["eager", "tables", "compiled"])
-def form(request, monkeypatch):
-    """Plain torch, the kernels as the plain torch they are written in (all but speed and memory shows), or compiled."""
-    if request.param == "tables":
-        monkeypatch.setattr(edge_kernels, "_compiled", lambda kernel: kernel)
-    elif request.param == "compiled" and not compiler_available():
-        pytest.skip("torch finds no C++ compiler")
-    return plain_torch if request.param == "eager" else over_tables
+@pytest.fixture
+def compiler():
+    if not compiler_available():
+        pytest.skip("there is no C++ compiler")
+
+
+@pytest.fixture(params=[1, 2, 3])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
 
 
 def random_graph(num_nodes: int, num_edges: int, seed: int = 0):
@@ -60,96 +55,123 @@ GRAPHS = {
     "a hub that speaks to 300 leaves": star(300, inwards=False),
     "one node that hears itself twice": random_graph(1, 2),
 }
+SIZES = {"the paper's": (32, 16, 48, 64), "odd ones": (5, 3, 7, 2), "wide ones": (70, 33, 100, 129)}  # z, u and the hidden layers
 
 
-def random_layer(graph, num_features: int, hidden_size: int = 16, dtype=torch.float32, seed: int = 0):
-    """States, edge features, and the first layer of an edge module that sees (z_i, z_j, features)."""
+def random_round(graph, num_features: int, sizes=SIZES["odd ones"], dtype=torch.float32, seed: int = 0):
+    """States, edge features, weights and biases of m_e and m_v, and the shares of sums and biases."""
     generator = torch.Generator().manual_seed(seed)
-    senders, _, num_nodes = graph
-    shapes = (num_nodes, 4), (len(senders), num_features), (hidden_size, 8 + num_features), (hidden_size,)
+    (senders, _, num_nodes), (latent, message, edge, node) = graph, sizes
+    shapes = (num_nodes, latent), (len(senders), num_features)
+    shapes = *shapes, (edge, 2 * latent + num_features), (edge,), (message, edge), (message,)
+    shapes = *shapes, (node, latent + message), (node,), (latent, node), (latent,), (num_nodes, 1), (num_nodes, 1)
     return [torch.randn(shape, generator=generator, dtype=dtype) for shape in shapes]
 
 
-def cotangent_of(graph, bias):
-    return torch.randn(graph[2], len(bias), generator=torch.Generator().manual_seed(1)).to(bias)
+def edge_by_edge(graph, residual, states, features, *rest):
+    """From the definition."""
+    first, first_bias, last, last_bias, update, update_bias, output, output_bias, of_sums, of_bias = rest
+    senders, receivers, num_nodes = graph
+    hidden = torch.cat([states[senders], states[receivers], features], dim=1) @ first.T + first_bias
+    sums = hidden.new_zeros(num_nodes, len(first)).index_add(0, receivers, hidden.relu())
+    incoming = (1 if of_sums is None else of_sums) * (sums @ last.T) + of_bias * last_bias
+    updated = (torch.cat([states, incoming], 1) @ update.T + update_bias).relu() @ output.T + output_bias
+    return states + updated if residual else updated
 
 
-def with_gradients(sums_of, inputs, cotangent):
-    inputs = [tensor.detach().requires_grad_() for tensor in inputs]
-    sums = sums_of(*inputs)
-    return [sums.detach(), *torch.autograd.grad(sums, inputs, cotangent)]
+def in_cpp(graph, residual, *inputs):
+    return CompiledRound.apply(*inputs, residual, build_tables(*graph))
 
 
-def edge_by_edge(graph, *inputs):
-    """The sums and their gradients by all inputs, from the definition."""
-
-    def sums(states, features, weight, bias):
-        senders, receivers, num_nodes = graph
-        hidden = torch.cat([states[senders], states[receivers], features], dim=1) @ weight.T + bias
-        return hidden.new_zeros(num_nodes, len(bias)).index_add(0, receivers, hidden.relu())
-
-    return with_gradients(sums, inputs, cotangent_of(graph, inputs[-1]))
+def with_gradients(form, graph, residual, inputs):
+    """The result and the gradients by states, features, weights and biases."""
+    *learned, of_sums, of_bias = inputs
+    learned = [tensor.detach().requires_grad_() for tensor in learned]
+    result = form(graph, residual, *learned, of_sums, of_bias)
+    cotangent = torch.randn(result.shape, generator=torch.Generator().manual_seed(1)).to(result)
+    return [result.detach(), *torch.autograd.grad(result, learned, cotangent)]
 
 
-def plain_torch(graph, *inputs):
-    def sums(states, features, weight, bias):
-        of_sender, of_receiver, of_features = weight.split([4, 4, features.shape[1]], dim=1)
-        return sum_relu_messages(states @ of_sender.T, states @ of_receiver.T + bias, features, of_features.T, *graph[:2])
-
-    return with_gradients(sums, inputs, cotangent_of(graph, inputs[-1]))
-
-
-def over_tables(graph, states, features, weight, bias):
-    tables, hidden_size = build_tables(*graph), len(bias)
-    of_sender, of_receiver, of_features = weight.split([4, 4, features.shape[1]], dim=1)
-    of_nodes = torch.cat([of_sender, of_receiver])
-    nodes = torch.cat([states @ of_nodes.T, torch.full_like(of_nodes[:1, :1], -math.inf).expand(1, 2 * hidden_size)])
-    terms = Terms(nodes, bias, features, of_features.T.contiguous())
-    cotangent = cotangent_of(graph, bias)
-    cotangent = torch.cat([cotangent, torch.full_like(cotangent[:1], math.nan)])
-    by_nodes = node_gradient(cotangent, terms, tables)
-    by_weight = [*(by_nodes.T @ states).split(hidden_size), weight_gradient(cotangent, terms, tables).T]
-    return [
-        sum_over_tables(terms, tables),
-        by_nodes @ of_nodes,
-        feature_gradient(cotangent, terms, tables),
-        torch.cat(by_weight, 1),
-        by_nodes[:, hidden_size:].sum(0),
-    ]
-
-
-def assert_close(value, expected, tolerance=1e-5):
+def assert_close(value, expected, tolerance):
     assert value.shape == expected.shape
     assert (value - expected).norm() <= tolerance * expected.norm()
 
 
-@pytest.mark.parametrize(
-    "form, name, num_features",
-    [
-        *itertools.product(("eager", "tables"), GRAPHS, (0, 3)),
-        # Every size of 1, every number of features and opposite edges are compiled for themselves, which takes seconds.
-        *itertools.product(("compiled",), ("skewed", "a hub that hears 300 leaves"), (3,)),
-        *itertools.product(("compiled",), ("random", "grid"), (0,)),
-    ],
-    indirect=["form"],
-)
-def test_sums_and_gradients_equal_the_edge_by_edge_form(form, name, num_features):
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("num_features", [0, 3])
+def test_sums_in_plain_torch_equal_the_edge_by_edge_form(name, num_features):
     graph = GRAPHS[name]
-    inputs = random_layer(graph, num_features)
-    exact = edge_by_edge(graph, *(tensor.double() for tensor in inputs))
-    for value, expected in zip(form(graph, *inputs), exact, strict=True):
-        assert_close(value, expected)
+    senders, receivers, num_nodes = graph
+    states, features, first, bias, *_ = random_round(graph, num_features)
+    of_sender, of_receiver, of_features = first.split([5, 5, num_features], dim=1)
+    sums = sum_relu_messages(states @ of_sender.T, states @ of_receiver.T + bias, features, of_features.T, senders, receivers)
+    states, features, first, bias = (each.double() for each in (states, features, first, bias))
+    hidden = (torch.cat([states[senders], states[receivers], features], 1) @ first.T + bias).relu()
+    assert_close(sums, hidden.new_zeros(num_nodes, len(bias)).index_add(0, receivers, hidden), 1e-5)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 12), st.integers(1, 60), st.integers(0, 3), st.integers(1, 5), st.integers(0, 10**6))
-def test_any_graph_has_the_sums_and_gradients_of_the_edge_by_edge_form(num_nodes, num_edges, num_features, hidden_size, seed):
+@pytest.mark.usefixtures("compiler", "threads")
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("num_features", [0, 3])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_rounds_in_cpp_and_their_gradients_equal_the_edge_by_edge_form(name, num_features, sizes):
+    graph = GRAPHS[name]
+    inputs = random_round(graph, num_features, SIZES[sizes])
+    exact = with_gradients(edge_by_edge, graph, True, [each.double() for each in inputs])
+    for value, expected in zip(with_gradients(in_cpp, graph, True, inputs), exact, strict=True):
+        assert_close(value, expected, 2e-5)
+
+
+@pytest.mark.usefixtures("compiler")
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(1, 200), st.integers(1, 400), st.integers(0, 4), st.booleans(), st.booleans())
+def test_any_graph_with_any_sizes_has_the_round_of_the_edge_by_edge_form(
+    data, num_nodes, num_edges, num_features, residual, mean
+):
+    seed, sizes = data.draw(st.integers(0, 10**6)), data.draw(st.tuples(*[st.integers(1, 40)] * 4))
     graph = random_graph(num_nodes, num_edges, seed)
-    inputs = random_layer(graph, num_features, hidden_size, torch.float64, seed)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(edge_kernels, "_compiled", lambda kernel: kernel)
-        for value, expected in zip(over_tables(graph, *inputs), edge_by_edge(graph, *inputs), strict=True):
-            assert_close(value, expected, 1e-12)
+    inputs = random_round(graph, num_features, sizes, torch.float64, seed)
+    inputs[-2] = inputs[-2] if mean else None
+    found, expected = (with_gradients(form, graph, residual, inputs) for form in (in_cpp, edge_by_edge))
+    for value, exact in zip(found, expected, strict=True):
+        assert_close(value, exact, 1e-12)
+
+
+@pytest.mark.usefixtures("compiler", "threads")
+def test_rounds_in_cpp_are_the_same_bit_for_bit():
+    graph = random_graph(500, 10_000)
+    first, second = (with_gradients(in_cpp, graph, True, random_round(graph, 3)) for _ in range(2))
+    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+@pytest.mark.usefixtures("compiler")
+def test_what_is_not_a_number_stays_so():
+    graph = (*grid_edges((5, 6))[:2], 30)
+    inputs = random_round(graph, 0)
+    inputs[0][7, 2] = math.nan
+    result = in_cpp(graph, False, *inputs)
+    assert torch.equal(result.isnan(), edge_by_edge(graph, False, *inputs).isnan())
+    assert 0 < result.isnan().any(1).sum() < 30
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of the profiler
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("graph", [random_graph(500, 10_000), (*grid_edges((50, 50), "both")[:2], 2500)])
+def test_rounds_in_cpp_never_store_anything_of_size_edges_times_hidden(graph):
+    inputs = random_round(graph, 3, (4, 4, 16, 8))
+    with_gradients(in_cpp, graph, True, inputs)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        with_gradients(in_cpp, graph, True, inputs)
+    largest = max(abs(event.cpu_memory_usage) for event in profile.events() if event.name == "[memory]")
+    assert largest < len(graph[0]) * 16 * 4 / 2
+
+
+def test_plain_torch_runs_what_cpp_does_not():
+    tables = build_tables(*GRAPHS["grid"])
+    assert runs_in_cpp(torch.zeros(30, 4), tables)
+    assert not runs_in_cpp(torch.zeros(30, 4, dtype=torch.bfloat16), tables)
+    assert not runs_in_cpp(torch.zeros(30, 4, device="meta"), tables)
+    assert not runs_in_cpp(torch.zeros(30, 4), build_tables(torch.arange(0), torch.arange(0), 30))
 
 
 @settings(max_examples=60, deadline=None)
@@ -158,68 +180,37 @@ def test_tables_hold_every_edge_once_at_its_receiver_and_at_its_sender(num_nodes
     senders, receivers, _ = random_graph(num_nodes, num_edges, seed)
     if skewed:
         senders, receivers, _ = skewed_graph(num_nodes, num_edges)
-    buckets = build_tables(senders, receivers, num_nodes).buckets
-    if num_edges > 0:
-        assert torch.equal(torch.cat([bucket.nodes for bucket in buckets]).sort().values, torch.arange(num_nodes))
-    for own, other, others, edges in ((receivers, senders, 1, 2), (senders, receivers, 3, 4)):
-        found = []
-        for bucket in buckets:
-            filled = bucket[others] < num_nodes
-            found.append(bucket[edges][filled])
-            assert (own[bucket[edges]] == bucket.nodes)[filled].all()
-            assert (other[bucket[edges]] == bucket[others])[filled].all()
-        assert torch.equal(torch.cat(found).sort().values if found else torch.arange(0), torch.arange(num_edges))
+    tables = build_tables(senders, receivers, num_nodes)
+    for (starts, others, numbers), own, other in (
+        (tables.incoming, receivers, senders),
+        (tables.outgoing, senders, receivers),
+    ):
+        assert torch.equal(own[numbers], torch.arange(num_nodes).repeat_interleave(starts.diff()))
+        assert torch.equal(other[numbers], others.long())
+        assert torch.equal(numbers.sort().values, torch.arange(num_edges, dtype=torch.int32))
+        assert len(starts) == num_nodes + 1
+        assert (starts[0], starts[-1]) == (0, num_edges)
 
 
-def test_senders_and_receivers_are_one_table_where_every_edge_has_its_opposite():
-    (bucket,) = build_tables(*GRAPHS["grid"]).buckets
-    assert bucket.senders is bucket.receivers
-    assert torch.equal(bucket.nodes, torch.arange(30))
-    assert all(bucket.senders is not bucket.receivers for bucket in build_tables(*GRAPHS["random"]).buckets)
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 5), st.integers(0, 400), st.integers(0, 10**6))
+def test_no_edge_leaves_a_group_of_nodes(num_nodes, copies, num_edges, seed):
+    ends = random_graph(num_nodes, num_edges, seed)[:2]
+    senders, receivers = (torch.cat([each + copy * num_nodes for copy in range(copies)]) for each in ends)
+    groups = build_tables(senders, receivers, copies * num_nodes).groups
+    assert (groups[0], groups[-1]) == (0, copies * num_nodes)
+    assert (groups.diff() > 0).all()
+    group_of = torch.arange(len(groups) - 1).repeat_interleave(groups.diff())
+    assert torch.equal(group_of[senders], group_of[receivers])
 
 
-def test_a_hub_does_not_widen_the_rows_of_others():
-    senders, receivers, num_nodes = star(5000, inwards=True)
-    tables = build_tables(torch.cat([senders, receivers]), torch.cat([receivers, senders]), num_nodes)
-    assert [tuple(bucket.senders.shape) for bucket in tables.buckets] == [(2, 5000), (5000, 1)]
-
-
-def test_three_compilations_serve_all_graphs():
-    """Rows of one bucket are taken as they lie, those of several are copied; and the compiler sums many edges in another way."""
-    if not compiler_available():
-        pytest.skip("torch finds no C++ compiler")
-
-    def run(num_nodes, num_edges):
-        graph = random_graph(num_nodes, num_edges, seed=num_nodes)
-        over_tables(graph, *random_layer(graph, 3))
-
-    for num_nodes, num_edges in ((30, 200), (2100, 3100), (600, 12_000)):
-        run(num_nodes, num_edges)
-    with torch.compiler.set_stance("fail_on_recompile"):
-        for num_nodes, num_edges in ((31, 200), (7, 9), (500, 10_000), (2000, 3000)):
-            run(num_nodes, num_edges)
-
-
-def test_compiled_results_are_the_same_bit_for_bit():
-    if not compiler_available():
-        pytest.skip("torch finds no C++ compiler")
-    graph = random_graph(500, 10_000)
-    inputs = random_layer(graph, 3)
-    for first, second in zip(over_tables(graph, *inputs), over_tables(graph, *inputs), strict=True):
-        assert torch.equal(first, second)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # of the profiler
-@pytest.mark.parametrize("graph", [random_graph(500, 10_000), (*grid_edges((50, 50), "both")[:2], 2500)])
-def test_compiled_kernels_never_store_anything_of_size_edges_times_hidden(graph):
-    if not compiler_available():
-        pytest.skip("torch finds no C++ compiler")
-    inputs = random_layer(graph, 3)
-    over_tables(graph, *inputs)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        over_tables(graph, *inputs)
-    largest = max(abs(event.cpu_memory_usage) for event in profile.events() if event.name == "[memory]")
-    assert largest < len(graph[0]) * 16 * 4 / 2
+def test_copies_of_a_mesh_are_groups_that_fit_the_cache():
+    edges = grid_edges((7, 7))
+    senders, receivers = (torch.cat([ends + 49 * copy for copy in range(256)]) for ends in edges[:2])
+    groups = build_tables(senders, receivers, 49 * 256).groups
+    assert (groups % 49 == 0).all()
+    assert 500 < groups.diff()[:-1].min()
+    assert groups.diff().max() < 1500
 
 
 def test_shapes_can_be_inferred_without_data():

@@ -10,7 +10,7 @@ from cases import RAGGED_SFT, largest_jump, random_item, seeded
 
 from graphelements import hearing
 from graphelements.building import build_network
-from graphelements.edge_kernels import compiler_available
+from graphelements.compilation import compiler_available
 from graphelements.errors import InputError
 from graphelements.hearing import Ear
 from graphelements.meshes import grid_mesh

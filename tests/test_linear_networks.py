@@ -9,7 +9,7 @@ import torch
 from cases import seeded
 
 from graphelements.building import build_network
-from graphelements.edge_kernels import compiler_available
+from graphelements.compilation import compiler_available
 from graphelements.errors import InputError
 from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import Mesh, scattered_mesh

@@ -12,7 +12,7 @@ from cases import RAGGED_SFT, largest_jump, random_item, seeded
 from torch import Tensor
 
 from graphelements.building import build_network, num_weights
-from graphelements.edge_kernels import compiler_available
+from graphelements.compilation import compiler_available
 from graphelements.errors import InputError
 from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.meshes import grid_mesh, scattered_mesh

@@ -9,7 +9,7 @@ import torch
 from cases import RAGGED_SFT, random_item, seeded
 
 from graphelements.building import build_network
-from graphelements.edge_kernels import compiler_available
+from graphelements.compilation import compiler_available
 from graphelements.errors import InputError
 from graphelements.meshes import scattered_mesh
 from graphelements.network import GraphElementNetwork

@@ -24,7 +24,7 @@ from cases import (
 from scipy.spatial import ConvexHull, Delaunay
 
 from graphelements.cell_representations import Barycentric, Multilinear
-from graphelements.edge_kernels import compiler_available
+from graphelements.compilation import compiler_available
 from graphelements.errors import InputError
 from graphelements.meshes import grid_mesh, mesh_at, scattered_mesh
 from graphelements.neighbours import DENSE_SITES, nearest

@@ -10,8 +10,8 @@ from cases import seeded
 
 from graphelements import sample_boxes as module
 from graphelements.building import build_network
+from graphelements.compilation import compiler_available
 from graphelements.data.houses import Heater, Scenario, encode
-from graphelements.edge_kernels import compiler_available
 from graphelements.errors import InputError
 from graphelements.functions import SFT, InputFunction, OutputFunction
 from graphelements.network_config import ATTENTION, DEFAULT

@@ -8,7 +8,7 @@ import pytest
 import torch
 from cases import SPACES, seeded
 
-from graphelements.edge_kernels import compiler_available
+from graphelements.compilation import compiler_available
 from graphelements.sample_cells import THINNEST, Cells, num_shapes, sample_cells
 from graphelements.samples import FunctionSamples
 from graphelements.spaces import Box, Space

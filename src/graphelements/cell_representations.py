@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from .edge_kernels import rows_of
+from .compilation import rows_of
 from .errors import require
 from .meshes import Mesh
 from .neighbours import nearest

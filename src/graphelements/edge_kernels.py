@@ -1,28 +1,29 @@
-"""The edge stage of message passing: one gather, an add, a relu and a sum per edge.
+"""A round of message passing but for its norm: in plain torch, and in C++ with its gradients.
 
 With m_e a network of one hidden layer, the messages that node j hears (paper section 2.1) sum to
 
     sum_i m_e(z_i, z_j) = W2 s_j + deg_j b2,    s_j = sum over edges e = (i, j) of relu(A z_i + B z_j + b1 + c_e),
 
-so that every matrix is applied once per node, and only s_j is left to do per edge. Plain torch does it on any
-device. The compiled form runs over tables of neighbours: each sum of the forward and of the backward pass is one
-kernel that forms the terms on the fly, so that nothing of size edges x hidden is ever stored. Without atomic
-additions, the same input gives the same bits.
+so that every matrix is applied once per node, and only s_j is left to do per edge. Plain torch does it on any device. The C++
+form (`native/rounds.cpp`) goes through the nodes in blocks that stay in the cache, node after node over its edges, forward and
+backward; nothing of size edges x hidden is ever stored. Without atomic additions, the same input gives the same bits.
 """
 
 from __future__ import annotations
 
-import functools
-import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple, no_type_check
+import ctypes
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn.functional import embedding
+from torch.autograd.function import once_differentiable
 
-from .topology import Bucket, EdgeTables
+from .compilation import library
+from .topology import EdgeTables
+
+PRECISIONS = {torch.float32: "float32", torch.float64: "float64"}
 
 
 def sum_relu_messages(
@@ -39,176 +40,92 @@ def sum_relu_messages(
     return torch.zeros_like(from_receivers).index_add(0, receivers, messages)
 
 
-class Terms(NamedTuple):
-    """What is added on an edge before the relu: A z_i and B z_j, side by side in `nodes`, b1, and c_e = features weight.
-
-    A last row pads `nodes`, the neighbour in empty slots: minus infinity, so that its relu is 0.
-    """
-
-    nodes: Float[Tensor, "padded both"]
-    bias: Float[Tensor, " hidden"]
-    features: Float[Tensor, "edges features"]
-    weight: Float[Tensor, "features hidden"]
+def runs_in_cpp(states: Float[Tensor, "nodes latent"], tables: EdgeTables | None) -> bool:
+    """Whether the C++ form is for these states: on a processor, in single or double precision, with edges in tables."""
+    return tables is not None and tables.num_edges > 0 and states.device.type == "cpu" and states.dtype in PRECISIONS
 
 
-def sum_over_tables(terms: Terms, tables: EdgeTables) -> Float[Tensor, "nodes hidden"]:
-    """s_j for every node j."""
-    return _by_bucket(_Kernels.sums, tables, terms)
+class CompiledRound(torch.autograd.Function):
+    """h_j <- m_v(h_j, p_j W2 s_j + q_j b2), plus h_j if `residual`, in C++.
 
-
-def node_gradient(gradient: Float[Tensor, "padded hidden"], terms: Terms, tables: EdgeTables) -> Float[Tensor, "nodes both"]:
-    """The gradient of `terms.nodes` from that of s; the last row of `gradient` is not used."""
-    return _by_bucket(_Kernels.node_gradient, tables, terms, gradient)
-
-
-def feature_gradient(
-    gradient: Float[Tensor, "padded hidden"], terms: Terms, tables: EdgeTables
-) -> Float[Tensor, "edges features"]:
-    """The gradient of the edge features from that of s."""
-    if terms.features.numel() == 0:
-        return torch.zeros_like(terms.features)
-    return _run(_Kernels.feature_gradient, terms, gradient, tables.senders, tables.receivers)
-
-
-def weight_gradient(
-    gradient: Float[Tensor, "padded hidden"], terms: Terms, tables: EdgeTables
-) -> Float[Tensor, "features hidden"]:
-    """The gradient of the edge weight from that of s."""
-    if terms.features.numel() == 0:
-        return torch.zeros_like(terms.weight)
-    return _run(_Kernels.weight_gradient, terms, gradient, tables.senders, tables.receivers)
-
-
-@no_type_check  # the compiler cannot see through the shape checks of the tests
-class _Kernels:
-    """What is compiled. Slots come before rows, so that the compiler's vectors run along the hidden units.
-
-    `embedding` gathers rows without the check for negative numbers that indexing makes.
+    Takes states, edge features, the weights and biases of both layers of m_e and of m_v, p (or None for ones), q, `residual`
+    and the tables of the graph. For the backward pass it keeps nothing of its own: computing it anew in the cache is as fast.
     """
 
     @staticmethod
-    def sums(terms: Terms, bucket: Bucket, own: Float[Tensor, "rows both"]) -> Float[Tensor, "rows hidden"]:
-        """s_j of the nodes of a bucket; `own` are their rows of `terms.nodes`."""
-        from_senders, to_senders = terms.nodes.chunk(2, 1)[0], own.chunk(2, 1)[1]
-        heard = embedding(bucket.senders, from_senders) + (to_senders + terms.bias)
-        return with_features(heard, embedding(bucket.incoming, terms.features), terms.weight).relu().sum(0)
+    def forward(ctx: Any, states, features, *rest) -> Float[Tensor, "nodes latent"]:
+        *weights, of_sums, of_bias, residual, tables = rest
+        states, features = states.detach().contiguous(), features.detach().contiguous()
+        ctx.here, ctx.residual = _Round.of(states, features, weights, of_sums, of_bias, tables), residual
+        ctx.save_for_backward(states, *weights)  # weights for torch's check that nobody changes them
+        result = torch.empty_like(states)
+        ctx.here.call("forward", [ctx.here.by_input], [residual], [result, states])
+        return result
 
     @staticmethod
-    def node_gradient(
-        terms: Terms,
-        gradient: Float[Tensor, "padded hidden"],
-        bucket: Bucket,
-        own: Float[Tensor, "rows both"],
-        own_gradient: Float[Tensor, "rows hidden"],
-    ) -> Float[Tensor, "rows both"]:
-        """The gradient of A z and B z of the nodes of a bucket. Forming the terms anew is as fast as keeping what is needed."""
-        (from_senders, from_receivers), (to_receivers, to_senders) = terms.nodes.chunk(2, 1), own.chunk(2, 1)
-        sent = embedding(bucket.receivers, from_receivers) + (to_receivers + terms.bias)
-        heard = embedding(bucket.senders, from_senders) + (to_senders + terms.bias)
-        sent = with_features(sent, embedding(bucket.outgoing, terms.features), terms.weight)
-        heard = with_features(heard, embedding(bucket.incoming, terms.features), terms.weight)
-        of_senders = torch.where(sent > 0, embedding(bucket.receivers, gradient), 0.0).sum(0)
-        of_receivers = torch.where(heard > 0, own_gradient, 0.0).sum(0)
-        return torch.cat([of_senders, of_receivers], 1)
+    @once_differentiable
+    def backward(ctx: Any, gradient: Float[Tensor, "nodes latent"]) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        (states, *_), here = ctx.saved_tensors, ctx.here
+        latent, message, edge, node = here.latent, here.message, here.edge_hidden, here.node_hidden
+        shapes = (2, edge, latent), (edge,), (here.features.shape[1], edge), (message, edge), (message,)
+        shapes = *shapes, (node, latent + message), (node,), (latent, node), (latent,)
+        sizes = [torch.Size(shape).numel() for shape in shapes]
+        by_weights, by_states = states.new_zeros(sum(sizes)), torch.empty_like(states)
+        by_features = torch.zeros_like(here.features) if ctx.needs_input_grad[1] else None
+        rows = [by_states, by_features, by_weights, gradient.contiguous(), states]
+        here.call("backward", [here.by_input, here.by_output], [ctx.residual, ctx.needs_input_grad[2]], rows)
+        found = [rows.view(shape) for rows, shape in zip(by_weights.split(sizes), shapes, strict=True)]
+        by_nodes, by_first_bias, by_edge, *by_others = found
+        by_first = torch.cat([*by_nodes.unbind(), by_edge.T], 1)
+        return by_states, by_features, by_first, by_first_bias, *by_others, None, None, None, None
+
+
+class _Round(NamedTuple):
+    """What C++ is told of a round: sizes, edges, weights as it takes them; `kept` has the tensors that pointers go to."""
+
+    latent: int
+    message: int
+    edge_hidden: int
+    node_hidden: int
+    features: Tensor
+    precision: str
+    round: ctypes.Array
+    by_input: ctypes.Array
+    by_output: ctypes.Array
+    kept: tuple[object, ...]
 
     @staticmethod
-    def feature_gradient(
-        terms: Terms, gradient: Float[Tensor, "padded hidden"], senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"]
-    ) -> Float[Tensor, "edges features"]:
-        passed = _Kernels.passed(terms, gradient, senders, receivers)
-        return torch.stack([(passed * row).sum(1) for row in terms.weight.unbind(0)], 1)
+    def of(
+        states: Tensor, features: Tensor, weights: Sequence[Tensor], of_sums: Tensor | None, of_bias: Tensor, tables: EdgeTables
+    ) -> _Round:
+        first, first_bias, last, last_bias, update, update_bias, output, output_bias = (w.detach().contiguous() for w in weights)
+        latent, num_features = states.shape[1], features.shape[1]
+        of_sender, of_receiver, of_edge = first.split([latent, latent, num_features], dim=1)
+        of_nodes, of_edge = torch.cat([of_sender, of_receiver]), of_edge.T.contiguous()
+        nodes_bias = torch.cat([torch.zeros_like(first_bias), first_bias])
+        biases = nodes_bias, last_bias, update_bias, output_bias
+        by_output = of_nodes, last, update, output
+        by_input = tuple(weight.T.contiguous() for weight in by_output)
+        sizes = latent, len(last), len(first), len(update)
+        edges = tables.groups, *tables.incoming, *tables.outgoing
+        return _Round(
+            *sizes,
+            features=features,
+            precision=PRECISIONS[states.dtype],
+            round=_numbers(len(tables.groups) - 1, *sizes, num_features, *edges, features, of_edge, of_sums, of_bias),
+            by_input=_numbers(*(each for both in zip(by_input, biases, strict=True) for each in both)),
+            by_output=_numbers(*(each for both in zip(by_output, biases, strict=True) for each in both)),
+            kept=(tables, of_edge, of_sums, of_bias, biases, by_input, by_output),
+        )
 
-    @staticmethod
-    def weight_gradient(
-        terms: Terms, gradient: Float[Tensor, "padded hidden"], senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"]
-    ) -> Float[Tensor, "features hidden"]:
-        passed = _Kernels.passed(terms, gradient, senders, receivers)
-        return torch.stack([(passed * column[:, None]).sum(0) for column in terms.features.unbind(1)])
-
-    @staticmethod
-    def passed(
-        terms: Terms, gradient: Float[Tensor, "padded hidden"], senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"]
-    ) -> Float[Tensor, "edges hidden"]:
-        """The gradient that passes through the relu of every edge."""
-        from_senders, from_receivers = terms.nodes.chunk(2, 1)
-        total = embedding(senders, from_senders) + (embedding(receivers, from_receivers) + terms.bias)
-        total = with_features(total, terms.features, terms.weight)
-        return torch.where(total > 0, embedding(receivers, gradient), 0.0)
-
-
-@no_type_check  # the compiler cannot see through the shape checks of the tests
-def with_features(
-    total: Float[Tensor, "*edges hidden"],
-    features: Float[Tensor, "*edges features"],
-    weight: Float[Tensor, "features hidden"],
-) -> Float[Tensor, "*edges hidden"]:
-    """`total` + features weight, as a loop over the few features: a matrix product would not fuse with the rest."""
-    for column, row in zip(features.unbind(-1), weight.unbind(0), strict=True):
-        total = total + column[..., None] * row
-    return total
+    def call(self, name: str, weights: Sequence[ctypes.Array], options: Sequence[bool], rows: Sequence[Tensor | None]) -> None:
+        """Run a function of `native/rounds.cpp`; `rows` are those it makes and those it is given."""
+        function = getattr(library("rounds"), f"round_{self.precision}_{name}")
+        pointers = [ctypes.c_void_p(None if each is None else each.data_ptr()) for each in rows]
+        function(self.round, *weights, torch.get_num_threads(), *map(int, options), *pointers)
 
 
-@no_type_check  # the compiler cannot see through the shape checks of the tests
-def rows_of(table: Float[Tensor, "rows channels"], numbers: Int[Tensor, "*n"]) -> Float[Tensor, "*n channels"]:
-    """Rows of a table by their numbers, copied row by row, where indexing goes number by number."""
-    if torch.compiler.is_compiling():
-        return embedding(numbers, table)
-    return table.index_select(0, numbers.flatten()).unflatten(0, numbers.shape)
-
-
-def _by_bucket(kernel: Callable, tables: EdgeTables, terms: Terms, *by_node: Tensor) -> Tensor:
-    """The results of a kernel for all nodes, from those for the nodes of each bucket."""
-    if len(tables.buckets) == 1:  # of all nodes in order
-        return _run(kernel, terms, *by_node, tables.buckets[0], *(rows[:-1] for rows in (terms.nodes, *by_node)))
-    parts = [
-        _run(kernel, terms, *by_node, bucket, *(rows[bucket.nodes] for rows in (terms.nodes, *by_node)))
-        for bucket in tables.buckets
-    ]
-    result = parts[0].new_empty(tables.num_nodes, parts[0].shape[1])
-    for bucket, part in zip(tables.buckets, parts, strict=True):
-        result[bucket.nodes] = part
-    return result
-
-
-def _run(kernel: Callable, terms: Terms, *args: Tensor | Bucket) -> Tensor:
-    for rows in (terms.nodes, *args):
-        if isinstance(rows, Tensor) and rows.dim() == 2:
-            torch._dynamo.mark_static(rows, 1)  # known hidden sizes make plain loops
-    return compiled_run(kernel, terms, *args)
-
-
-def compiled_run(kernel: Callable, *args) -> Any:
-    """Run a kernel, compiled at its first call."""
-    return _compiled(kernel)(*args)
-
-
-def run(kernel: Callable, *args, compiled: bool) -> Any:
-    """Run a kernel that is plain torch, compiled or as it is; compiled, it may store its terms."""
-    return _compiled(kernel, stores=True)(*args) if compiled else kernel(*args)
-
-
-UNCHECKED: dict[str, Any] = {"assert_indirect_indexing": False}
-"""Options of the compiler where rows are known to exist: `build_tables` and `SFT.validate` have checked."""
-
-
-@functools.cache
-def _compiled(kernel: Callable, stores: bool = False) -> Callable:
-    inline = 1000  # operations up to which the compiler repeats a term where it is used instead of storing it
-    fused = {f"realize_{kind}_threshold": inline for kind in ("reads", "opcount", "acc_reads")}
-    options = UNCHECKED if stores else UNCHECKED | fused
-    # Every hidden size, number of features and size of 1 is compiled for itself, and torch gives up beyond its limit. The limit
-    # is the process's: one for these kernels alone is set and reset in every call, which takes as long as the call itself.
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
-    return torch.compile(kernel, dynamic=True, fullgraph=True, options=options)
-
-
-@functools.cache
-def compiler_available() -> bool:
-    """Whether torch can compile for this machine: a C++ compiler, its headers and Python's; tried once per process."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's own, about itself
-            torch.compile(lambda x: x.relu() + 1, fullgraph=True)(torch.zeros(2))
-    except Exception:  # whatever is missing, the answer is no
-        return False
-    return True
+def _numbers(*given: int | Tensor | None) -> ctypes.Array:
+    """A structure of whole numbers and pointers, all of 64 bits."""
+    numbers = [each.data_ptr() if isinstance(each, Tensor) else each or 0 for each in given]
+    return (ctypes.c_int64 * len(numbers))(*numbers)

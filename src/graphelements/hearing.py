@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from .edge_kernels import rows_of, run
+from .compilation import rows_of, run
 from .errors import require
 from .neighbours import ByItem, nearest
 from .point_kernels import GatedRead

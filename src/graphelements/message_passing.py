@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from . import edge_kernels
-from .edge_kernels import Terms, rows_of
+from .compilation import rows_of
+from .edge_kernels import CompiledRound, runs_in_cpp, sum_relu_messages
 from .errors import require
 from .perceptron import Perceptron
 from .topology import EdgeTables
@@ -59,7 +57,7 @@ class MessagePassing(nn.Module):
 
     def forward(self, states: Float[Tensor, "nodes latent"], graph: Graph) -> Float[Tensor, "nodes latent"]:
         tables = graph.tables
-        if tables is None or tables.num_edges == 0:
+        if tables is None or not runs_in_cpp(states, tables):
             updated = self.node_module(torch.cat([states, self.incoming(states, graph)], -1))
             return self.norm(states + updated if self.residual else updated)
         require(
@@ -69,14 +67,14 @@ class MessagePassing(nn.Module):
         )
         layers = (self.edge_module.first, self.edge_module.last, self.node_module.first, self.node_module.last)
         weights = (weight for layer in layers for weight in (layer.weight, layer.bias))
-        return self.norm(_Round.apply(states, graph.features, *weights, *self.shares(graph), self.residual, tables))
+        return self.norm(CompiledRound.apply(states, graph.features, *weights, *self.shares(graph), self.residual, tables))
 
     def incoming(self, states: Float[Tensor, "nodes latent"], graph: Graph) -> Float[Tensor, "nodes message"]:
         """u_j, the aggregated messages of every node, in plain torch."""
         first, last = self.edge_module.first, self.edge_module.last
         latent_size = states.shape[-1]
         of_sender, of_receiver, of_edge = first.weight.split([latent_size, latent_size, graph.features.shape[-1]], dim=1)
-        sums = edge_kernels.sum_relu_messages(
+        sums = sum_relu_messages(
             states @ of_sender.T,
             torch.addmm(first.bias, states, of_receiver.T),
             graph.features,
@@ -107,70 +105,3 @@ class LinearMessagePassing(nn.Module):
         terms = self.local(graph.features).relu() * rows_of(self.gate(states), graph.senders)
         sums = terms.new_zeros(len(states), terms.shape[-1]).index_add(0, graph.receivers, terms)
         return states + self.last(sums / graph.degrees.clamp(min=1)[:, None])
-
-
-class _Round(torch.autograd.Function):
-    """A round but for its norm, over tables: by hand, so that few passes over few tensors are left beside the products.
-
-    States and messages are never copied side by side, [h, u] W = h W_h + u W_u, and biases ride on products and kernels.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, states, features, *rest) -> Float[Tensor, "nodes latent"]:
-        first, first_bias, last, last_bias, update, update_bias, output, output_bias, of_sums, of_bias, residual, tables = rest
-        states, features, first = (x.detach().contiguous() for x in (states, features, first))  # the compiler wants leaves
-        latent_size = states.shape[1]
-        of_sender, of_receiver, of_edge = first.split([latent_size, latent_size, features.shape[1]], dim=1)
-        of_nodes = torch.cat([of_sender, of_receiver])
-        nodes = states.new_empty(len(states) + 1, len(of_nodes))
-        torch.mm(states, of_nodes.T, out=nodes[:-1])
-        nodes[-1] = -math.inf
-        terms = Terms(nodes, first_bias, features.contiguous(), of_edge.T.contiguous())
-        sums = edge_kernels.sum_over_tables(terms, tables)
-        incoming = sums @ last.T
-        if of_sums is not None:
-            incoming *= of_sums
-        incoming.addcmul_(of_bias, last_bias)
-        hidden = torch.addmm(update_bias, states, update[:, :latent_size].T)
-        hidden = hidden.addmm_(incoming, update[:, latent_size:].T).relu_()
-        updated = torch.addmm(output_bias, hidden, output.T)
-        ctx.save_for_backward(states, *terms, sums, incoming, hidden, of_nodes, last, update, output, of_sums, of_bias)
-        ctx.residual, ctx.tables = residual, tables
-        return updated.add_(states) if residual else updated
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Float[Tensor, "nodes latent"]) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        states, *terms, sums, incoming, hidden, of_nodes, last, update, output, of_sums, of_bias = ctx.saved_tensors
-        terms, tables, latent_size, hidden_size = Terms(*terms), ctx.tables, states.shape[1], sums.shape[1]
-        of_states, of_incoming = update[:, :latent_size], update[:, latent_size:]
-
-        gradient = gradient.contiguous()
-        by_output, by_output_bias = gradient.T @ hidden, gradient.sum(0)
-        by_hidden = gradient @ output
-        torch.ops.aten.threshold_backward(by_hidden, hidden, 0, grad_input=by_hidden)
-        by_update = torch.cat([by_hidden.T @ states, (incoming.T @ by_hidden).T], 1)
-        by_update_bias = by_hidden.sum(0)
-        by_states, by_incoming = by_hidden @ of_states, by_hidden @ of_incoming
-        del by_hidden
-
-        by_last_bias = (of_bias.T @ by_incoming)[0]
-        if of_sums is not None:
-            by_incoming *= of_sums
-        by_last = by_incoming.T @ sums
-        by_sums = torch.empty_like(terms.nodes[:, :hidden_size])
-        torch.mm(by_incoming, last, out=by_sums[:-1])
-
-        by_nodes = edge_kernels.node_gradient(by_sums, terms, tables)
-        by_states.addmm_(by_nodes, of_nodes)
-        if ctx.residual:
-            by_states += gradient
-        by_features = edge_kernels.feature_gradient(by_sums, terms, tables) if ctx.needs_input_grad[1] else None
-        by_edge = (
-            edge_kernels.weight_gradient(by_sums, terms, tables) if ctx.needs_input_grad[2] else torch.zeros_like(terms.weight)
-        )
-        by_first = torch.cat([*(by_nodes.T @ states).split(hidden_size), by_edge.T], 1)
-        by_first_bias = by_nodes[:, hidden_size:].sum(0)
-        by_edge_module = by_first, by_first_bias, by_last, by_last_bias
-        by_node_module = by_update, by_update_bias, by_output, by_output_bias
-        return by_states, by_features, *by_edge_module, *by_node_module, None, None, None, None

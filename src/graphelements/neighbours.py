@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .edge_kernels import run
+from .compilation import run
 
 DENSE_SITES = 128
 TIES = 8  # among so many more than asked for the tree looks for equally near ones

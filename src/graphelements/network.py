@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from .edge_kernels import UNCHECKED
+from .compilation import UNCHECKED
 from .errors import require
 from .fitting import Fields, fit_fields
 from .functions import SFT

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .edge_kernels import compiled_run, rows_of, with_features
+from .compilation import compiled_run, rows_of
 from .perceptron import GatedPerceptron, Perceptron, gate_of, has_cheap_form
 from .representations import Coupling
 
@@ -243,3 +243,15 @@ class _Kernels:
     def gate_by_write(base, gate, nodes, weights, local, weight, gradient) -> Float[Tensor, "points hidden"]:
         terms = with_features(base[:, None], local, weight).relu()
         return (terms * gradient[nodes] * weights[..., None]).sum(1)
+
+
+@no_type_check  # the compiler cannot see through the shape checks of the tests
+def with_features(
+    total: Float[Tensor, "*pairs hidden"],
+    features: Float[Tensor, "*pairs features"],
+    weight: Float[Tensor, "features hidden"],
+) -> Float[Tensor, "*pairs hidden"]:
+    """`total` + features weight, as a loop over the few features: a matrix product would not fuse with the rest."""
+    for column, row in zip(features.unbind(-1), weight.unbind(0), strict=True):
+        total = total + column[..., None] * row
+    return total

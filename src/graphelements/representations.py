@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .edge_kernels import rows_of, run
+from .compilation import rows_of, run
 from .errors import require
 from .neighbours import nearest
 from .samples import FunctionSamples, count_per_item

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .edge_kernels import run
+from .compilation import run
 from .neighbours import nearest
 from .samples import FunctionSamples
 from .spaces import Space

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int32
 from torch import Tensor
 
 from .errors import require
@@ -200,32 +200,42 @@ def hop_diameter(edges: Edges, num_nodes: int) -> int:
     return int(longest)
 
 
-class Bucket(NamedTuple):
-    """Nodes of similar degree, in order, and the other ends of their edges, in order, a column of slots each.
+class EdgesOfNodes(NamedTuple):
+    """The edges at every node, those of one node after those of the other: from its start to the next one's.
 
-    The node in an empty slot is one beyond the last; its edge is any edge. Where every edge has its opposite, `senders` and
-    `receivers` are one tensor, so that compiled loops over both are one.
+    `others`: the nodes at their other ends; `numbers`: which edges they are. Numbers of 32 bits: compiled loops read them all.
     """
 
-    nodes: Int[Tensor, " rows"]
-    senders: Int[Tensor, "incoming rows"]
-    incoming: Int[Tensor, "incoming rows"]
-    receivers: Int[Tensor, "outgoing rows"]
-    outgoing: Int[Tensor, "outgoing rows"]
+    starts: Int32[Tensor, " starts"]
+    others: Int32[Tensor, " edges"]
+    numbers: Int32[Tensor, " edges"]
+
+    @staticmethod
+    def of(own: Int[Tensor, " edges"], other: Int[Tensor, " edges"], num_nodes: int) -> EdgesOfNodes:
+        """From the node at one end of every edge, and that at the other."""
+        numbers = torch.argsort(own.int(), stable=True)  # int32 sorts twice as fast
+        starts = torch.bincount(own + 1, minlength=num_nodes + 1).cumsum(0)
+        return EdgesOfNodes(starts.int(), other[numbers].int(), numbers.int())
 
 
 @dataclass(frozen=True)
 class EdgeTables:
-    """Incoming and outgoing edges of every node, as neighbour tables bucketed by degree; no buckets without edges."""
+    """Incoming and outgoing edges of every node, and groups of nodes in a row that no edge leaves: where they begin, and the end.
 
-    buckets: tuple[Bucket, ...]
-    senders: Int[Tensor, " edges"]
-    receivers: Int[Tensor, " edges"]
-    num_nodes: int
+    Groups are small where that is possible, so that what is known of their nodes stays in the cache.
+    """
+
+    incoming: EdgesOfNodes
+    outgoing: EdgesOfNodes
+    groups: Int32[Tensor, " ends"]
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.incoming.starts) - 1
 
     @property
     def num_edges(self) -> int:
-        return len(self.senders)
+        return len(self.incoming.numbers)
 
 
 def build_tables(senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"], num_nodes: int) -> EdgeTables:
@@ -235,51 +245,16 @@ def build_tables(senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"
         # Kernels trust the tables: an index beyond the nodes would read foreign memory.
         inside = len(ends) == 0 or bool((ends.min() >= 0) & (ends.max() < num_nodes))
         require(inside, f"edges join nodes 0 to {num_nodes - 1}; found others, build the edges from the same nodes")
-    senders, receivers = senders.clone(), receivers.clone()  # the compiler tells a tensor from a row of one
-    buckets, first = [], 0
-    if len(senders) > 0:
-        incoming, outgoing = _Rows.of(receivers, senders, num_nodes), _Rows.of(senders, receivers, num_nodes)
-        degrees = torch.maximum(incoming.degrees, outgoing.degrees)
-        by_degree = torch.argsort(degrees.int(), stable=True)
-        for num in _bucket_sizes(*torch.unique_consecutive(degrees[by_degree], return_counts=True)):
-            nodes = by_degree[first : first + num].sort().values
-            (heard, edges_in), (told, edges_out) = incoming.slots(nodes), outgoing.slots(nodes)
-            buckets.append(Bucket(nodes, heard, edges_in, heard if torch.equal(heard, told) else told, edges_out))
-            first += num
-    return EdgeTables(tuple(buckets), senders, receivers, num_nodes)
+    incoming, outgoing = EdgesOfNodes.of(receivers, senders, num_nodes), EdgesOfNodes.of(senders, receivers, num_nodes)
+    return EdgeTables(incoming, outgoing, _groups(senders, receivers, num_nodes))
 
 
-class _Rows(NamedTuple):
-    """The edges sorted by the node at one of their ends, then the other, and where those of each node end."""
-
-    edges: Int[Tensor, " edges"]
-    others: Int[Tensor, " edges"]
-    degrees: Int[Tensor, " nodes"]
-    ends: Int[Tensor, " nodes"]
-
-    @staticmethod
-    def of(own: Int[Tensor, " edges"], other: Int[Tensor, " edges"], num_nodes: int) -> _Rows:
-        by_other = torch.argsort(other.int())  # int32 sorts twice as fast
-        edges = by_other[torch.argsort(own[by_other].int(), stable=True)]
-        degrees = torch.bincount(own, minlength=num_nodes)
-        return _Rows(edges, other[edges], degrees, degrees.cumsum(0))
-
-    def slots(self, nodes: Int[Tensor, " rows"]) -> tuple[Int[Tensor, "width rows"], Int[Tensor, "width rows"]]:
-        """The other ends and the numbers of the edges of `nodes`."""
-        degrees, ends = self.degrees[nodes], self.ends[nodes]
-        width = max(int(degrees.max()), 2)  # torch would compile a width of 1 for itself
-        numbers = torch.arange(width, device=nodes.device)[:, None]
-        places = torch.minimum(ends - degrees + numbers, ends - 1).clamp(min=0)
-        return torch.where(numbers < degrees, self.others[places], len(self.degrees)), self.edges[places]
+GROUP = 1024  # nodes that a group has about
 
 
-def _bucket_sizes(degrees: Int[Tensor, " kinds"], counts: Int[Tensor, " kinds"]) -> Iterator[int]:
-    """How many nodes are in each bucket, for ascending degrees: one bucket as long as empty slots cost less than a call."""
-    nodes = filled = 0
-    for degree, count in zip(degrees.tolist(), counts.tolist(), strict=True):
-        if nodes > 0 and nodes * degree - filled > 2048 + (filled + count * degree) // 4:
-            yield nodes
-            nodes = filled = 0
-        nodes += count
-        filled += count * degree
-    yield nodes
+def _groups(senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"], num_nodes: int) -> Int32[Tensor, " ends"]:
+    low, high = torch.minimum(senders, receivers), torch.maximum(senders, receivers)
+    opened, closed = (torch.bincount(ends + 1, minlength=num_nodes + 1) for ends in (low, high))
+    ends = torch.nonzero((opened - closed).cumsum(0) == 0)[:, 0]  # no edge joins a node before to one from here on
+    first = torch.cat([torch.ones_like(ends[:1]), (ends // GROUP).diff()]) > 0
+    return torch.cat([ends[first & (ends < num_nodes)], ends[-1:]]).int()

@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .compilation import compiler_available
 from .configs import require_types, to_plain
-from .edge_kernels import compiler_available
 from .errors import require
 from .files import replaced
 from .meshes import Mesh

@@ -1,0 +1,144 @@
+// Rows of numbers in vectors, and products of matrices that are in the cache.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <type_traits>
+
+namespace {
+
+#ifdef __AVX512F__
+constexpr int BYTES = 64, ROWS = 8, COLUMNS = 3;  // of a tile: accumulators fill the registers
+#else
+constexpr int BYTES = 32, ROWS = 4, COLUMNS = 2;
+#endif
+constexpr int64_t BLOCK = 128;  // nodes whose rows are in the cache together
+
+template <class T> struct Vector { typedef T type __attribute__((vector_size(BYTES))); };
+template <class T> using Vec = typename Vector<T>::type;
+template <class T> constexpr int LANES = BYTES / sizeof(T);
+
+template <class T> Vec<T> load(const T* from, int count) {
+    Vec<T> row{};
+    if (count >= LANES<T>) memcpy(&row, from, sizeof row);
+    else memcpy(&row, from, count * sizeof(T));
+    return row;
+}
+
+template <class T> void store(T* to, Vec<T> row, int count) {
+    if (count >= LANES<T>) memcpy(to, &row, sizeof row);
+    else memcpy(to, &row, count * sizeof(T));
+}
+
+// A matrix of rows that are `row` numbers apart, and columns that are `column` apart.
+template <class T> struct Matrix {
+    T* at = nullptr;
+    int64_t row = 0, column = 1;
+    Matrix below(int64_t rows) const { return {at + rows * row, row, column}; }
+    Matrix right(int64_t columns) const { return {at + columns * column, row, column}; }
+    operator Matrix<const T>() const { return {at, row, column}; }
+    Matrix turned() const { return {at, column, row}; }
+};
+
+// Calls `each(first column, how many columns, number of vectors)` for pieces of a row, with the number of vectors as a type.
+template <class T, class Each> void in_pieces(int64_t columns, Each each) {
+    for (int64_t first = 0; first < columns;) {
+        int64_t left = columns - first, vectors = (left + LANES<T> - 1) / LANES<T>;
+        if (vectors == COLUMNS + 1) vectors = (vectors + 1) / 2;  // no single one is left over
+        vectors = std::min<int64_t>(vectors, COLUMNS);
+        int64_t count = std::min<int64_t>(left, vectors * LANES<T>);
+        if (vectors == 1) each(first, count, std::integral_constant<int, 1>());
+        else if (vectors == 2) each(first, count, std::integral_constant<int, 2>());
+        else each(first, count, std::integral_constant<int, COLUMNS>());
+        first += count;
+    }
+}
+
+template <class T, int R, int C, class After>
+inline void tile(
+    Matrix<T> to, Matrix<const T> from, Matrix<const T> a, Matrix<const T> b, int64_t depth, int64_t columns, After after
+) {
+    Vec<T> sums[R][C], row[C];
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++)
+            sums[r][c] = from.at ? load(from.at + r * from.row + c * LANES<T>, columns - c * LANES<T>) : Vec<T>{};
+    auto add = [&](int64_t k) {
+        for (int r = 0; r < R; r++) {
+            T factor = a.at[r * a.row + k * a.column];
+            for (int c = 0; c < C; c++) sums[r][c] += factor * row[c];
+        }
+    };
+    if (columns == C * LANES<T>) {
+        for (int64_t k = 0; k < depth; k++) {
+            for (int c = 0; c < C; c++) row[c] = load(b.at + k * b.row + c * LANES<T>, LANES<T>);
+            add(k);
+        }
+    } else {
+        for (int64_t k = 0; k < depth; k++) {
+            for (int c = 0; c < C; c++) row[c] = load(b.at + k * b.row + c * LANES<T>, columns - c * LANES<T>);
+            add(k);
+        }
+    }
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++) {
+            T* here = to.at + r * to.row + c * LANES<T>;
+            store<T>(here, after(sums[r][c], here - to.at, columns - c * LANES<T>), columns - c * LANES<T>);
+        }
+}
+
+struct AsItIs {
+    template <class V> V operator()(V x, int64_t, int64_t) const { return x; }
+};
+
+struct Relu {
+    template <class V> V operator()(V x, int64_t, int64_t) const { return x < 0 ? V{} : x; }  // as in torch, NaN stays NaN
+};
+
+// to = after(from + a b), of so many rows, columns and products; `from` may be nothing, `to` itself, or one row for all. `after`
+// is told what was found, how far from the beginning of `to` it goes, and how many numbers of it count.
+template <class T, class After = AsItIs>
+void product(
+    Matrix<T> to, Matrix<const T> from, Matrix<const T> a, Matrix<const T> b, int64_t rows, int64_t depth, int64_t columns,
+    After after = {}
+) {
+    in_pieces<T>(columns, [&](int64_t first, int64_t count, auto vectors) {
+        constexpr int C = decltype(vectors)::value;
+        Matrix<T> out = to.right(first);
+        Matrix<const T> begin = from.at ? from.right(first) : from;
+        int64_t r = 0;
+        auto next = [&](auto height) {
+            constexpr int R = decltype(height)::value;
+            for (; r + R <= rows; r += R)
+                tile<T, R, C>(
+                    out.below(r), begin.below(r), a.below(r), b.right(first), depth, count,
+                    [&](Vec<T> x, int64_t at, int64_t left) { return after(x, r * to.row + first + at, left); });
+        };
+        next(std::integral_constant<int, ROWS>());
+        next(std::integral_constant<int, ROWS / 2>());
+        next(std::integral_constant<int, 1>());
+    });
+}
+
+// Room for so many numbers, which are anything at first.
+template <class T> struct Buffer {
+    T* at;
+    explicit Buffer(int64_t count) : at(static_cast<T*>(::operator new(count * sizeof(T) + 1, ALIGNMENT))) {}
+    ~Buffer() { ::operator delete(at, ALIGNMENT); }
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+
+  private:
+    static constexpr std::align_val_t ALIGNMENT{64};
+};
+
+template <class T> void add_columns(T* to, Matrix<const T> rows, int64_t count, int64_t columns) {
+    for (int64_t first = 0; first < columns; first += LANES<T>) {
+        Vec<T> sum = load(to + first, columns - first);
+        for (int64_t r = 0; r < count; r++) sum += load(rows.at + r * rows.row + first, columns - first);
+        store(to + first, sum, columns - first);
+    }
+}
+
+}  // namespace

@@ -1,0 +1,263 @@
+// A round of message passing and its gradients, in blocks of nodes that stay in the cache.
+//
+//   s_j = sum over edges e = (i, j) of relu(A h_i + B h_j + b1 + C c_e)        u_j = p_j W2 s_j + q_j b2
+//   v_j = relu(U [h_j, u_j] + b3)                                               h'_j = V v_j + b4 (+ h_j)
+//
+// All of it is done for one group of nodes after the other; no edge joins two groups. Nothing of size edges x hidden is ever
+// stored, and of a forward pass nothing is kept. There are no atomic additions, and threads share nodes in one order: with the
+// same number of threads the same input gives the same bits.
+
+#include "matrices.h"
+
+namespace {
+
+// The edges of every node, from `starts` of one to that of the next: the node at the other end, and the number of the edge.
+struct Edges {
+    const int32_t *starts, *others, *numbers;
+};
+
+// A and B side by side, with b1 for B, W2, U, V and their biases; inputs x outputs for products with rows of inputs, and outputs
+// x inputs, as torch has them, for products with rows of gradients.
+template <class T> struct Weights {
+    const T *nodes, *nodes_bias, *last, *last_bias, *update, *update_bias, *output, *output_bias;
+};
+
+template <class T> struct Round {
+    int64_t num_groups, latent, message, edge_hidden, node_hidden, num_features;
+    const int32_t* groups;  // where they begin, and where the last one ends
+    Edges in, out;
+    const T *features, *of_edge;  // edges x features, features x edge_hidden
+    const T *p, *q;               // p may be missing, and is one then
+
+    // What is added on an edge: so many numbers from the column `first` on of A h_i or B h_j, what the other end has, and C c_e.
+    template <int C>
+    void terms(Vec<T>* total, const T* other, const Vec<T>* own, int64_t edge, int64_t first, int64_t count) const {
+        for (int c = 0; c < C; c++) total[c] = load(other + first + c * LANES<T>, count - c * LANES<T>) + own[c];
+        for (int64_t f = 0; f < num_features; f++) {
+            T feature = features[edge * num_features + f];
+            const T* weight = of_edge + f * edge_hidden + first;
+            for (int c = 0; c < C; c++) total[c] += feature * load(weight + c * LANES<T>, count - c * LANES<T>);
+        }
+    }
+
+    // s of some nodes, in rows from that of `begin` on. `nodes` has A h and B h + b1 of all nodes of the group, the first of
+    // which is `origin`.
+    void sum_terms(T* sums, const T* nodes, int64_t origin, int64_t begin, int64_t end) const {
+        in_pieces<T>(edge_hidden, [&](int64_t first, int64_t count, auto vectors) {
+            constexpr int C = decltype(vectors)::value;
+            int64_t width = 2 * edge_hidden;
+            for (int64_t j = begin; j < end; j++) {
+                Vec<T> own[C], sum[C] = {}, total[C];
+                const T* here = nodes + (j - origin) * width + edge_hidden + first;
+                for (int c = 0; c < C; c++) own[c] = load(here + c * LANES<T>, count - c * LANES<T>);
+                for (int64_t e = in.starts[j]; e < in.starts[j + 1]; e++) {
+                    terms<C>(total, nodes + (in.others[e] - origin) * width, own, in.numbers[e], first, count);
+                    for (int c = 0; c < C; c++) sum[c] += total[c] < 0 ? Vec<T>{} : total[c];
+                }
+                T* to = sums + (j - begin) * edge_hidden + first;
+                for (int c = 0; c < C; c++) store(to + c * LANES<T>, sum[c], count - c * LANES<T>);
+            }
+        });
+    }
+
+    // The gradient of `nodes`, in rows from that of `begin` on; of edge features and of their weight, where they are asked for.
+    // `by_sums` has the gradient of s of all nodes of the group.
+    void term_gradients(
+        T* by_nodes, T* by_features, T* by_edge, const T* by_sums, const T* nodes, int64_t origin, int64_t begin, int64_t end
+    ) const {
+        in_pieces<T>(edge_hidden, [&](int64_t first, int64_t count, auto vectors) {
+            constexpr int C = decltype(vectors)::value;
+            int64_t width = 2 * edge_hidden;
+            for (int64_t j = begin; j < end; j++) {
+                Vec<T> sent[C], heard[C], gradient[C], by_sent[C] = {}, by_heard[C] = {}, total[C];
+                const T *here = nodes + (j - origin) * width + first, *by_here = by_sums + (j - origin) * edge_hidden + first;
+                for (int c = 0; c < C; c++) {
+                    sent[c] = load(here + c * LANES<T>, count - c * LANES<T>);
+                    heard[c] = load(here + edge_hidden + c * LANES<T>, count - c * LANES<T>);
+                    gradient[c] = load(by_here + c * LANES<T>, count - c * LANES<T>);
+                }
+                for (int64_t e = in.starts[j]; e < in.starts[j + 1]; e++) {
+                    int64_t edge = in.numbers[e];
+                    terms<C>(total, nodes + (in.others[e] - origin) * width, heard, edge, first, count);
+                    for (int c = 0; c < C; c++) total[c] = total[c] <= 0 ? Vec<T>{} : gradient[c];
+                    for (int c = 0; c < C; c++) by_heard[c] += total[c];
+                    for (int64_t f = 0; by_edge && f < num_features; f++) {
+                        T feature = features[edge * num_features + f], *to = by_edge + f * edge_hidden + first;
+                        for (int c = 0; c < C; c++) {
+                            int64_t left = count - c * LANES<T>;
+                            store(to + c * LANES<T>, load(to + c * LANES<T>, left) + feature * total[c], left);
+                        }
+                    }
+                    for (int64_t f = 0; by_features && f < num_features; f++) {
+                        const T* weight = of_edge + f * edge_hidden + first;
+                        Vec<T> sum = {};
+                        for (int c = 0; c < C; c++) sum += total[c] * load(weight + c * LANES<T>, count - c * LANES<T>);
+                        for (int lane = 0; lane < LANES<T>; lane++) by_features[edge * num_features + f] += sum[lane];
+                    }
+                }
+                for (int64_t e = out.starts[j]; e < out.starts[j + 1]; e++) {
+                    int64_t other = out.others[e] - origin;
+                    const T* passed = by_sums + other * edge_hidden + first;
+                    terms<C>(total, nodes + other * width + edge_hidden, sent, out.numbers[e], first, count);
+                    for (int c = 0; c < C; c++)
+                        by_sent[c] += total[c] <= 0 ? Vec<T>{} : load(passed + c * LANES<T>, count - c * LANES<T>);
+                }
+                T* to = by_nodes + (j - begin) * width + first;
+                for (int c = 0; c < C; c++) {
+                    store(to + c * LANES<T>, by_sent[c], count - c * LANES<T>);
+                    store(to + edge_hidden + c * LANES<T>, by_heard[c], count - c * LANES<T>);
+                }
+            }
+        });
+    }
+
+    // A h and B h + b1 of some nodes.
+    void project(T* nodes, const T* states, const Weights<T>& by_input, int64_t origin, int64_t begin, int64_t end) const {
+        int64_t width = 2 * edge_hidden;
+        Matrix<T> to{nodes + (begin - origin) * width, width};
+        Matrix<const T> h{states + begin * latent, latent};
+        product<T>(to, {by_input.nodes_bias, 0}, h, {by_input.nodes, width}, end - begin, latent, width);
+    }
+
+    // s, [h, u] and v of the nodes of a block.
+    struct Block {
+        Matrix<T> s, x, v;
+    };
+    Block block(T* room) const {
+        T *x = room + BLOCK * edge_hidden, *v = x + BLOCK * (latent + message);
+        return {{room, edge_hidden}, {x, latent + message}, {v, node_hidden}};
+    }
+    int64_t block_size() const { return BLOCK * (edge_hidden + latent + message + node_hidden); }
+
+    void update(
+        const Block& here, const T* nodes, const T* states, const Weights<T>& by_input, int64_t origin, int64_t begin, int64_t end
+    ) const {
+        auto [s, x, v] = here;
+        int64_t rows = end - begin, seen = latent + message;
+        sum_terms(s.at, nodes, origin, begin, end);
+        product<T>(x.right(latent), {}, s, {by_input.last, message}, rows, edge_hidden, message);
+        for (int64_t r = 0; r < rows; r++) {
+            T *h = x.at + r * seen, *u = h + latent, of_sum = p ? p[begin + r] : 1, of_bias = q[begin + r];
+            std::copy_n(states + (begin + r) * latent, latent, h);
+            for (int64_t c = 0; c < message; c++) u[c] = of_sum * u[c] + of_bias * by_input.last_bias[c];
+        }
+        product<T>(v, {by_input.update_bias, 0}, x, {by_input.update, node_hidden}, rows, seen, node_hidden, Relu());
+    }
+
+    // Calls `each(begin, end, number)` for blocks of nodes, numbered by the thread that does them, from `first` on.
+    template <class Each> static void in_blocks(int64_t begin, int64_t end, int first, int threads, Each each) {
+        int64_t blocks = (end - begin + BLOCK - 1) / BLOCK;
+#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
+        for (int share = 0; share < threads; share++)
+            for (int64_t b = blocks * share / threads; b < blocks * (share + 1) / threads; b++)
+                each(begin + b * BLOCK, std::min(end, begin + (b + 1) * BLOCK), first + share);
+    }
+
+    // Calls `each(begin, end, room, number, threads)` for groups of nodes: many groups are shared among threads, of few every one
+    // is. `room` is for that many numbers a node.
+    template <class Each> void in_groups(int threads, int64_t room, Each each) const {
+        int64_t most = 0;
+        for (int64_t g = 0; g < num_groups; g++) most = std::max<int64_t>(most, groups[g + 1] - groups[g]);
+        bool many = num_groups >= threads;
+        int together = many ? threads : 1;
+        Buffer<T> rooms(together * most * room);
+#pragma omp parallel for num_threads(together) schedule(static, 1) if (together > 1)
+        for (int share = 0; share < together; share++)
+            for (int64_t g = num_groups * share / together; g < num_groups * (share + 1) / together; g++)
+                each(groups[g], groups[g + 1], rooms.at + share * most * room, share, many ? 1 : threads);
+    }
+
+    void forward(int threads, bool residual, T* result, const T* states, const Weights<T>& by_input) const {
+        Buffer<T> blocks(threads * block_size());
+        in_groups(threads, 2 * edge_hidden, [&](int64_t origin, int64_t limit, T* nodes, int first, int inside) {
+            in_blocks(origin, limit, first, inside, [&](int64_t begin, int64_t end, int) {
+                project(nodes, states, by_input, origin, begin, end);
+            });
+            in_blocks(origin, limit, first, inside, [&](int64_t begin, int64_t end, int number) {
+                Block here = block(blocks.at + number * block_size());
+                Matrix<T> to{result + begin * latent, latent};
+                update(here, nodes, states, by_input, origin, begin, end);
+                product<T>(to, {by_input.output_bias, 0}, here.v, {by_input.output, latent}, end - begin, node_hidden, latent);
+                for (int64_t i = begin * latent; residual && i < end * latent; i++) result[i] += states[i];
+            });
+        });
+    }
+
+    // The gradients of weights are as torch has them, outputs x inputs, one after the other in `by_weights`, and begin with
+    // zeros: those of A and B, b1, C (features x outputs), W2, b2, U, b3, V, b4.
+    void backward(
+        int threads, bool residual, bool edges_learn, T* by_states, T* by_features, T* by_weights, const T* gradient,
+        const T* states, const Weights<T>& by_input, const Weights<T>& by_output
+    ) const {
+        int64_t width = 2 * edge_hidden, seen = latent + message, of_block = block_size() + BLOCK * (seen + node_hidden + width);
+        int64_t num_weights = 0, starts[9], sizes[] = {
+            width * latent, edge_hidden, num_features * edge_hidden, message * edge_hidden, message,
+            node_hidden * seen, node_hidden, latent * node_hidden, latent};
+        for (int i = 0; i < 9; i++) starts[i] = num_weights, num_weights += sizes[i];
+        Buffer<T> shares((threads - 1) * num_weights), blocks(threads * of_block);
+        std::fill(shares.at, shares.at + (threads - 1) * num_weights, T(0));
+        auto share_of = [&](int number) { return number == 0 ? by_weights : shares.at + (number - 1) * num_weights; };
+        in_groups(threads, width + edge_hidden, [&](int64_t origin, int64_t limit, T* nodes, int first, int inside) {
+            T* by_sums = nodes + (limit - origin) * width;
+            in_blocks(origin, limit, first, inside, [&](int64_t begin, int64_t end, int) {
+                project(nodes, states, by_input, origin, begin, end);
+            });
+            in_blocks(origin, limit, first, inside, [&](int64_t begin, int64_t end, int number) {
+                int64_t rows = end - begin;
+                T *by = share_of(number), *room = blocks.at + number * of_block;
+                Block here = block(room);
+                auto [s, x, v] = here;
+                Matrix<T> by_x{room + block_size(), seen}, by_v{by_x.at + BLOCK * seen, node_hidden}, by_u = by_x.right(latent);
+                Matrix<T> by_s{by_sums + (begin - origin) * edge_hidden, edge_hidden};
+                Matrix<const T> g{gradient + begin * latent, latent};
+                auto add_product = [&](T* to, Matrix<const T> a, Matrix<const T> b, int64_t outputs, int64_t inputs) {
+                    product<T>({to, inputs}, {to, inputs}, a.turned(), b, outputs, rows, inputs);
+                };
+                update(here, nodes, states, by_input, origin, begin, end);
+                add_product(by + starts[7], g, v, latent, node_hidden);
+                add_columns(by + starts[8], g, rows, latent);
+                auto passed = [v = v.at](Vec<T> x, int64_t at, int64_t left) { return load(v + at, left) <= 0 ? Vec<T>{} : x; };
+                product<T>(by_v, {}, g, {by_output.output, node_hidden}, rows, latent, node_hidden, passed);
+                add_product(by + starts[5], by_v, x, node_hidden, seen);
+                add_columns<T>(by + starts[6], by_v, rows, node_hidden);
+                product<T>(by_x, {}, by_v, {by_output.update, seen}, rows, node_hidden, seen);
+                for (int64_t r = 0; r < rows; r++) {
+                    T *by_h = by_x.at + r * seen, *by_here = by_h + latent, *to = by_states + (begin + r) * latent;
+                    for (int64_t c = 0; c < latent; c++) to[c] = residual ? by_h[c] + g.at[r * latent + c] : by_h[c];
+                    for (int64_t c = 0; c < message; c++) by[starts[4] + c] += q[begin + r] * by_here[c];
+                    for (int64_t c = 0; p && c < message; c++) by_here[c] *= p[begin + r];
+                }
+                add_product(by + starts[3], by_u, s, message, edge_hidden);
+                product<T>(by_s, {}, by_u, {by_output.last, edge_hidden}, rows, message, edge_hidden);
+            });
+            in_blocks(origin, limit, first, inside, [&](int64_t begin, int64_t end, int number) {
+                T *by = share_of(number), *by_nodes = blocks.at + (number + 1) * of_block - BLOCK * width;
+                Matrix<const T> h{states + begin * latent, latent}, by_n{by_nodes, width};
+                Matrix<T> to{by_states + begin * latent, latent};
+                T* by_edge = edges_learn ? by + starts[2] : nullptr;
+                term_gradients(by_nodes, by_features, by_edge, by_sums, nodes, origin, begin, end);
+                product<T>(to, to, by_n, {by_output.nodes, latent}, end - begin, width, latent);
+                product<T>({by, latent}, {by, latent}, by_n.turned(), h, width, end - begin, latent);
+                add_columns(by + starts[1], by_n.right(edge_hidden), end - begin, edge_hidden);
+            });
+        });
+        for (int64_t i = 0; i < (threads - 1) * num_weights; i++) by_weights[i % num_weights] += shares.at[i];
+    }
+};
+
+}  // namespace
+
+#define EXPORT(T, NAME)                                                                                                        \
+    extern "C" void NAME##_forward(                                                                                            \
+        const Round<T>* round, const Weights<T>* by_input, int threads, int residual, T* result, const T* states) {            \
+        round->forward(threads, residual, result, states, *by_input);                                                          \
+    }                                                                                                                          \
+    extern "C" void NAME##_backward(                                                                                           \
+        const Round<T>* round, const Weights<T>* by_input, const Weights<T>* by_output, int threads, int residual,             \
+        int edges_learn, T* by_states, T* by_features, T* by_weights, const T* gradient, const T* states) {                    \
+        round->backward(threads, residual, edges_learn, by_states, by_features, by_weights, gradient, states, *by_input,       \
+                        *by_output);                                                                                           \
+    }
+
+EXPORT(float, round_float32)
+EXPORT(double, round_float64)
