@@ -333,7 +333,7 @@ print(breaks)
 
 SEARCHED = 'ge.NetworkConfig(rounds=1, reads="all", representation="nearest_nodes", num_heard=3, passes={})'
 ALL_HEARD = (
-    'replace(ge.DEFAULT, num_heard=8, samples_see="box", gated=True, linear=True, norm="none", representation="multilinear", '
+    'replace(ge.DEFAULT, num_heard=8, samples_see="box", gated=True, linear=True, norm="none", representation="nearest_nodes", '
     "ear_layers={})"
 )
 

@@ -27,7 +27,7 @@ from .errors import InputError
 from .files import replaced
 
 SOURCES = Path(__file__).parent / "native"
-FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared", "-Wno-psabi")
+FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi")
 OPTIONAL_FLAGS = (("-march=native", "-fopenmp"), ("-march=native",), ("-fopenmp",), ())  # the first that the compiler takes
 
 

@@ -11,11 +11,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from .compilation import UNCHECKED
+from .compilation import UNCHECKED, library
 from .errors import require
 from .fitting import Fields, fit_fields
 from .functions import SFT
 from .hearing import Ears
+from .linear_programs import LinearProgram
 from .message_passing import Graph
 from .neighbours import ByItem
 from .network_config import NetworkConfig
@@ -71,6 +72,7 @@ class GraphElementNetwork(SFTNetwork):
         self.field_encoder = field_encoder
         self.decoders = decoders
         self.compiled_as_whole = False
+        self.program: LinearProgram | None = None
 
     def forward(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """What the decoders put out for every query, in network units; `predict` gives answers in original units."""
@@ -356,6 +358,8 @@ class GraphElementNetwork(SFTNetwork):
         """Answers in original units; queries are read in pieces that touch `chunk` nodes in all, so that memory stays bounded."""
         self.validate(batch, meshes)
         mesh = self.meshes(meshes, batch.num_items)
+        if self.program is not None and (answers := self.program.answers(batch, mesh)) is not None:
+            return answers
         size = max(1, chunk // max(self.representation.touched(mesh), self.config.num_heard))
         inputs, frame = self.seen(batch, mesh.space)
         found, by_item = self.find(inputs, mesh), self.by_item(inputs, batch.num_items)
@@ -384,15 +388,23 @@ class GraphElementNetwork(SFTNetwork):
         return self.read(states, queries, mesh, inputs, found, by_item)
 
     def compile_stages(self) -> None:
-        """Compile `respond` as a whole: for many predictions of batches of one size on meshes of one size.
+        """Compile predictions as a whole, for many of them.
 
-        The first prediction then takes a minute or more, and so does the first with another number of items or queries; the
-        number of samples is free. Searches split the graph: fitted fields, queries that hear the nearest among more samples,
-        barycentric weights, nearest nodes on more than 128. Queries that hear samples must be equally many for all items, one
-        item after the other, or they split it, too; and so does a new `union`: give all predictions the same one. What `predict`
-        reads in pieces is compiled kernel by kernel.
+        A linear network that can be a `LinearProgram` (as the preset `small` of houses) becomes one, for batches and grids of any
+        size; it is compiled within seconds, once on a machine. What a program does not do is done in plain torch.
+
+        Of all others `respond` is compiled, for batches of one size on meshes of one size. The first prediction then takes a
+        minute or more, and so does the first with another number of items or queries; the number of samples is free. Searches
+        split the graph: fitted fields, queries that hear the nearest among more samples, barycentric weights, nearest nodes on
+        more than 128. Queries that hear samples must be equally many for all items, one item after the other, or they split it,
+        too; and so does a new `union`: give all predictions the same one. What `predict` reads in pieces is compiled kernel by
+        kernel.
         """
         if self.compiled_as_whole:
+            return
+        if LinearProgram.serves(self):
+            library("linear")  # a missing compiler shows here
+            self.compiled_as_whole, self.program = True, LinearProgram(self)
             return
         self.compiled_kernels = self.compiled_as_whole = True  # what is left is compiled kernel by kernel
         respond = torch.compile(self.respond, options=UNCHECKED)

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <type_traits>
 
 namespace {
@@ -56,6 +57,19 @@ template <class T, class Each> void in_pieces(int64_t columns, Each each) {
     }
 }
 
+// Room for so many numbers, which are anything at first.
+template <class T> struct Buffer {
+    T* at;
+    explicit Buffer(int64_t count) : at(static_cast<T*>(::operator new(count * sizeof(T) + 1, ALIGNMENT))) {}
+    ~Buffer() { ::operator delete(at, ALIGNMENT); }
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+
+  private:
+    static constexpr std::align_val_t ALIGNMENT{64};
+};
+
+// A tile of a product, of R rows and C vectors, of which so many columns count; `b` has whole vectors.
 template <class T, int R, int C, class After>
 inline void tile(
     Matrix<T> to, Matrix<const T> from, Matrix<const T> a, Matrix<const T> b, int64_t depth, int64_t columns, After after
@@ -64,21 +78,11 @@ inline void tile(
     for (int r = 0; r < R; r++)
         for (int c = 0; c < C; c++)
             sums[r][c] = from.at ? load(from.at + r * from.row + c * LANES<T>, columns - c * LANES<T>) : Vec<T>{};
-    auto add = [&](int64_t k) {
+    for (int64_t k = 0; k < depth; k++) {
+        for (int c = 0; c < C; c++) row[c] = load(b.at + k * b.row + c * LANES<T>, LANES<T>);
         for (int r = 0; r < R; r++) {
             T factor = a.at[r * a.row + k * a.column];
             for (int c = 0; c < C; c++) sums[r][c] += factor * row[c];
-        }
-    };
-    if (columns == C * LANES<T>) {
-        for (int64_t k = 0; k < depth; k++) {
-            for (int c = 0; c < C; c++) row[c] = load(b.at + k * b.row + c * LANES<T>, LANES<T>);
-            add(k);
-        }
-    } else {
-        for (int64_t k = 0; k < depth; k++) {
-            for (int c = 0; c < C; c++) row[c] = load(b.at + k * b.row + c * LANES<T>, columns - c * LANES<T>);
-            add(k);
         }
     }
     for (int r = 0; r < R; r++)
@@ -107,12 +111,23 @@ void product(
         constexpr int C = decltype(vectors)::value;
         Matrix<T> out = to.right(first);
         Matrix<const T> begin = from.at ? from.right(first) : from;
+        Matrix<const T> panel = b.right(first);
+        std::optional<Buffer<T>> copy;
+        if (count < C * LANES<T>) {
+            copy.emplace(depth * C * LANES<T>);
+            for (int64_t k = 0; k < depth; k++)
+                for (int c = 0; c < C; c++) {
+                    Vec<T> part = load(panel.at + k * b.row + c * LANES<T>, count - c * LANES<T>);
+                    store(copy->at + (k * C + c) * LANES<T>, part, LANES<T>);
+                }
+            panel = {copy->at, C * LANES<T>};
+        }
         int64_t r = 0;
         auto next = [&](auto height) {
             constexpr int R = decltype(height)::value;
             for (; r + R <= rows; r += R)
                 tile<T, R, C>(
-                    out.below(r), begin.below(r), a.below(r), b.right(first), depth, count,
+                    out.below(r), begin.below(r), a.below(r), panel, depth, count,
                     [&](Vec<T> x, int64_t at, int64_t left) { return after(x, r * to.row + first + at, left); });
         };
         next(std::integral_constant<int, ROWS>());
@@ -120,18 +135,6 @@ void product(
         next(std::integral_constant<int, 1>());
     });
 }
-
-// Room for so many numbers, which are anything at first.
-template <class T> struct Buffer {
-    T* at;
-    explicit Buffer(int64_t count) : at(static_cast<T*>(::operator new(count * sizeof(T) + 1, ALIGNMENT))) {}
-    ~Buffer() { ::operator delete(at, ALIGNMENT); }
-    Buffer(const Buffer&) = delete;
-    Buffer& operator=(const Buffer&) = delete;
-
-  private:
-    static constexpr std::align_val_t ALIGNMENT{64};
-};
 
 template <class T> void add_columns(T* to, Matrix<const T> rows, int64_t count, int64_t columns) {
     for (int64_t first = 0; first < columns; first += LANES<T>) {
