@@ -4,9 +4,11 @@ Time is that of one round, given the gradient of its result. Memory is what 12 r
 of a fresh process, which `python -m benchmarks.message_passing compiled` (or eager, pyg) prints in megabytes.
 """
 
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch_geometric.nn import MessagePassing as PygMessagePassing
@@ -16,9 +18,9 @@ from graphelements.compilation import compiler_available
 from graphelements.message_passing import Graph, MessagePassing
 
 from .memory import peak_increase
-from .timing import medians
+from .timing import ratio, turns
 
-ITEMS, ROUNDS = 256, 12
+ITEMS, ROUNDS, REPEATS = 256, 12, 101
 Round = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -61,15 +63,19 @@ def measure() -> dict[str, object]:
     for form in forms.values():
         for value, expected in zip(torch.autograd.grad(form(states), inputs, gradient), reference, strict=True):
             torch.testing.assert_close(value, expected, rtol=1e-3, atol=1e-3)
-    times = medians({name: lambda form=form: torch.autograd.grad(form(states), inputs, gradient) for name, form in forms.items()})
+    times = turns({name: partial(_step, form, states, inputs, gradient) for name, form in forms.items()}, REPEATS)
     memory = {name: memory_in_fresh_process(name) for name in forms}
     own = [name for name in forms if name != "pyg"]
     return {
-        "milliseconds": times,
+        "milliseconds": {name: round(statistics.median(values), 3) for name, values in times.items()},
         "megabytes": memory,
-        **{f"{name}_speedup": round(times["pyg"] / times[name], 2) for name in own},
+        **{f"{name}_speedup": ratio(times["pyg"], times[name]) for name in own},
         **{f"{name}_memory": round(memory[name] / memory["pyg"], 3) for name in own},
     }
+
+
+def _step(form: Round, states: torch.Tensor, inputs: list[torch.Tensor], gradient: torch.Tensor) -> None:
+    torch.autograd.grad(form(states), inputs, gradient)
 
 
 def memory_in_fresh_process(form: str) -> float:

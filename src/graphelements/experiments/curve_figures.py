@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, Tol's teal, indigo and wine, which colour-blind readers can tell apart; markers say the same
 STYLES = {
     "default": ("#0072B2", "o"),
+    "default-to-7x7": ("#56B4E9", "x"),
     "paper-grid": ("#E69F00", "s"),
     "paper": ("#CC79A7", "^"),
     "near": ("#332288", "p"),

@@ -19,6 +19,7 @@ POISSON_SQUARE = Experiment(
         Curve("paper", "paper, soft nearest", "paper"),
         Curve("paper-grid", "paper, barycentric", "paper-grid"),
         Curve("default", "default (ours)", "default", resolutions=SIZES + LARGER),
+        Curve("default-to-7x7", "default, nothing above 7x7", "default", ("batches.large_share=0",), SIZES + LARGER),
         Curve("near", "ours, near samples heard", "near", resolutions=SIZES + LARGER),
         Curve("nodes", "ours, nodes alone", "nodes", resolutions=SIZES + LARGER),
         Curve("small", "ours, small", "small", resolutions=SIZES + LARGER),

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 ELEMENTS = "#000000"
 ELEMENTS_LABEL = "finite elements"
+TO_7X7 = "default-to-7x7"  # up to 7x7 it hides behind `default`
 
 
 def draw_errors(summary: Summary) -> Figure:
     """The paper's first result: error against resolution, methods without a mesh as level lines."""
     figure, (axes,) = new_figure(1, (8.0, 4.6), summary)
-    labels = [draw_line(axes, line, SIZES) for line in summary["lines"]]
+    labels = [draw_line(axes, line, SIZES) for line in summary["lines"] if curve_of(line) != TO_7X7]
     mean = summary["references"]["mean temperature"]["0"]["mean"]
     for curve, errors in summary["optimised"].items():
         colour, marker = STYLES[curve]
@@ -37,7 +38,7 @@ def draw_errors(summary: Summary) -> Figure:
 
 def draw_larger_meshes(summary: Summary) -> Figure | None:
     """Error and time of ours and of finite elements, far beyond the resolutions of training."""
-    lines = lines_of(summary, "default", "near", "nodes")
+    lines = lines_of(summary, "default", TO_7X7, "near", "nodes")
     if not lines:
         return None
     line = lines[0]

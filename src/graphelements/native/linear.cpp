@@ -3,17 +3,13 @@
 //
 // An item that needs more (the cell of a sample that is alone, the nearest of many samples) makes all of it return 0.
 
-#include "matrices.h"
+#include "boxes.h"
 
 #include <atomic>
 #include <cmath>
-#include <numeric>
-#include <vector>
+#include <tuple>
 
 namespace {
-
-using Floats = const float*;
-constexpr int64_t MOST_ALIKE = 128;  // samples of one value, each of which is compared with all others
 
 // The matrices and rows of a program, one after the other, each beginning at a multiple of 16 numbers.
 struct Cursor {
@@ -139,8 +135,9 @@ struct Worker {
     const Mesh& mesh;
     int64_t dim = program.dim, hidden = program.hidden, width = program.width, corners = int64_t(1) << program.dim;
     int64_t gathered_size = (1 + program.num_ears) * program.hidden;  // what is read and what is heard, side by side
-    std::vector<float> level, told, squared, low, high, values, heard_boxes;
-    std::vector<int64_t> order, starts, num_boxes;
+    Boxes boxes{dim, program.thinnest * program.unit, program.on_side * program.unit};
+    std::vector<float> level, told, heard_boxes;
+    std::vector<int64_t> num_boxes;
     Buffer<float> states, of_nodes, sums, reader_gates;
     Buffer<int32_t> nodes;
     Buffer<float> taken, weights, offsets, gathered, features, terms, further, rows, factors, gated;
@@ -200,140 +197,6 @@ struct Worker {
             }
     }
 
-    // Whether each of so many samples but the first is joined to one before it, as where they are listed along a line: then they
-    // are one piece. `squared` has their distances.
-    bool in_order(int64_t count) const {
-        for (int64_t k = 1; k < count; k++) {
-            Floats away = &squared[k * count];
-            float nearest = away[0];
-            for (int64_t j = 1; j < k; j++) nearest = away[j] < nearest ? away[j] : nearest;
-            int32_t rank = 0;
-            for (int64_t j = 0; j < count; j++) rank += away[j] <= nearest;
-            if (rank > 2 * dim + 1) return false;
-        }
-        return true;
-    }
-
-    // Puts the samples of one value in the order of pieces, and tells where each begins: neighbours lead from every sample of a
-    // piece to all others of it, if each is joined to the 2 dim nearest. False where there are too many.
-    bool find_pieces(Floats points, int64_t begin, int64_t end) {
-        int64_t count = end - begin, joined = 2 * dim + 1, *members = &order[begin], piece[MOST_ALIKE], near[MOST_ALIKE];
-        float places[MOST_ALIKE];
-        if (count < 2 * joined) {  // there is no room for two
-            starts.push_back(begin);
-            return true;
-        }
-        if (count > MOST_ALIKE) return false;
-        std::iota(piece, piece + count, 0);
-        squared.assign(count * count, 0);
-        for (int64_t d = 0; d < dim; d++) {
-            for (int64_t j = 0; j < count; j++) places[j] = points[members[j] * dim + d];
-            for (int64_t k = 0; k < count; k++) {
-                float *row = &squared[k * count], here = places[k];
-                for (int64_t j = 0; j < count; j++) row[j] += (here - places[j]) * (here - places[j]);
-            }
-        }
-        if (in_order(count)) {
-            starts.push_back(begin);
-            return true;
-        }
-        for (int64_t k = 0; k < count; k++) {
-            Floats away = &squared[k * count];
-            for (int64_t j = 0; j < count; j++) {  // the nearest ones first; of equally near ones the first
-                if (j >= joined && !(away[j] < away[near[joined - 1]])) continue;
-                int64_t place = std::min(j, joined - 1);
-                for (; place > 0 && away[j] < away[near[place - 1]]; place--) near[place] = near[place - 1];
-                near[place] = j;
-            }
-            for (int64_t j = 0; j < joined; j++) {
-                int64_t from = piece[near[j]], to = piece[k];
-                if (from != to) std::replace(piece, piece + count, from, to);
-            }
-        }
-        std::iota(near, near + count, 0);
-        std::sort(near, near + count, [&](int64_t i, int64_t j) { return piece[i] != piece[j] ? piece[i] < piece[j] : i < j; });
-        std::vector<int64_t> before(members, members + count);
-        for (int64_t k = 0; k < count; k++) {
-            members[k] = before[near[k]];
-            if (k == 0 || piece[near[k]] != piece[near[k - 1]]) starts.push_back(begin + k);
-        }
-        return true;
-    }
-
-    // The boxes around samples of equal values, and what two of them share, in `low`, `high` and `values`; false where samples
-    // are too many, or one is alone.
-    bool find_boxes(const Function& f, Floats points, int64_t count) {
-        int64_t channels = f.channels;
-        order.resize(count);
-        std::iota(order.begin(), order.end(), 0);
-        auto value = [&](int64_t r) { return told.data() + r * channels; };
-        std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-            for (int64_t c = 0; c < channels; c++)
-                if (value(a)[c] != value(b)[c]) return value(a)[c] < value(b)[c];
-            return a < b;
-        });
-        starts.clear(), low.clear(), high.clear(), values.clear();
-        for (int64_t begin = 0, end = 0; begin < count; begin = end) {
-            while (end < count && std::equal(value(order[begin]), value(order[begin]) + channels, value(order[end]))) end++;
-            if (!find_pieces(points, begin, end)) return false;
-        }
-        int64_t pieces = starts.size();
-        starts.push_back(count);
-        for (int64_t b = 0; b < pieces; b++) {
-            int64_t begin = starts[b];
-            if (starts[b + 1] - begin == 1) return false;
-            for (int64_t d = 0; d < dim; d++) {
-                float least = points[order[begin] * dim + d], most = least;
-                for (int64_t r = begin; r < starts[b + 1]; r++) {
-                    least = std::min(least, points[order[r] * dim + d]);
-                    most = std::max(most, points[order[r] * dim + d]);
-                }
-                low.push_back(least), high.push_back(most);
-            }
-            values.insert(values.end(), value(order[begin]), value(order[begin]) + channels);
-        }
-        for (int64_t a = 0; a < pieces; a++)
-            for (int64_t b = a + 1; b < pieces; b++)
-                if (shares(a, b)) add_shared(points, a, b, channels);
-        return int64_t(values.size()) / channels - pieces <= count;
-    }
-
-    bool shares(int64_t a, int64_t b) const {
-        for (int64_t d = 0; d < dim; d++) {
-            float least = program.thinnest * program.unit;
-            bool thick = high[a * dim + d] - low[a * dim + d] > least && high[b * dim + d] - low[b * dim + d] > least;
-            float shared = std::min(high[a * dim + d], high[b * dim + d]) - std::max(low[a * dim + d], low[b * dim + d]);
-            if (!thick || !(shared > least)) return false;
-        }
-        return true;
-    }
-
-    // What two boxes share, with the negative of the value that is covered there: samples in it tell which one that is.
-    void add_shared(Floats points, int64_t a, int64_t b, int64_t channels) {
-        float near = program.on_side * program.unit;
-        for (int64_t d = 0; d < dim; d++) {
-            float least = std::max(low[a * dim + d], low[b * dim + d]), most = std::min(high[a * dim + d], high[b * dim + d]);
-            low.push_back(least), high.push_back(most);
-        }
-        const float *least = &low[low.size() - dim], *most = &high[high.size() - dim];
-        int64_t inside[2] = {0, 0}, of[2] = {a, b};
-        for (int k = 0; k < 2; k++)
-            for (int64_t r = starts[of[k]]; r < starts[of[k] + 1]; r++) {
-                bool in = true;
-                for (int64_t d = 0; d < dim; d++) {
-                    float x = points[order[r] * dim + d];
-                    in = in && x >= least[d] - near && x <= most[d] + near;
-                }
-                inside[k] += in;
-            }
-        int64_t both = inside[0] + inside[1];
-        float covered = both ? float(inside[1]) / both : 0.5f;  // how much of the first one
-        for (int64_t c = 0; c < channels; c++) {
-            float first = values[a * channels + c], second = values[b * channels + c];
-            values.push_back(-second + covered * (second - first));
-        }
-    }
-
     // Puts the points of a block coordinate by coordinate.
     void take(Floats points, int64_t count) {
         for (int64_t d = 0; d < dim; d++)
@@ -388,6 +251,7 @@ struct Worker {
 
     // Writes the boxes that were found to the nodes, and keeps of each what an ear makes of it: a, g, its middle and its sizes.
     void write(const Function& f) {
+        const auto& [low, high, values] = std::tie(boxes.low, boxes.high, boxes.values);
         int64_t channels = f.channels, count = values.size() / channels;
         float* node_hidden = of_nodes.at;
         std::fill(node_hidden, node_hidden + mesh.num_nodes * hidden, 0.f);
@@ -495,11 +359,11 @@ struct Worker {
     }
 
     // What the points taken hear of the boxes of one function.
-    void hear(float* heard, const Ear& ear, Floats boxes, int64_t num, int64_t count) {
+    void hear(float* heard, const Ear& ear, Floats given, int64_t num, int64_t count) {
         int64_t box_size = 2 * hidden + 2 * dim;
         for (int64_t r = 0; r < count; r++) std::fill_n(heard + r * gathered_size, hidden, 0.f);
         for (int64_t b = 0; b < num; b++) {
-            Floats base = boxes + b * box_size, gate = base + hidden, middle = gate + hidden, sizes = middle + dim;
+            Floats base = given + b * box_size, gate = base + hidden, middle = gate + hidden, sizes = middle + dim;
             float *squares = features.at + 2 * dim * BLOCK, *last = terms.at, *next = further.at;
             std::fill(squares, squares + count, 1.f);
             for (int64_t d = 0; d < dim; d++) {
@@ -590,22 +454,22 @@ struct Worker {
             const Function& f = program.functions[i];
             int64_t begin = firsts[i][item], count = firsts[i][item + 1] - begin;
             in_units(f, given[i].values + begin * f.channels, count);
-            if (!find_boxes(f, given[i].points + begin * dim, count)) return false;
-            if (f.hears && int64_t(values.size()) / f.channels > program.num_heard) return false;
+            if (!boxes.find(given[i].points + begin * dim, told.data(), f.channels, count)) return false;
+            if (f.hears && int64_t(boxes.values.size()) / f.channels > program.num_heard) return false;
             write(f);
         }
         propagate();
         for (int64_t first = 0; first < num_points; first += BLOCK) {
             int64_t count = std::min(BLOCK, num_points - first);
-            Floats boxes = heard_boxes.data();
+            Floats next_box = heard_boxes.data();
             float* heard = gathered.at;
             take(points + first * dim, count);
             read(count);
             size_t number = 0;
             for (const Function& f : program.functions)
                 if (f.hears) {
-                    hear(heard += hidden, f.ear, boxes, num_boxes[number], count);
-                    boxes += num_boxes[number++] * (2 * hidden + 2 * dim);
+                    hear(heard += hidden, f.ear, next_box, num_boxes[number], count);
+                    next_box += num_boxes[number++] * (2 * hidden + 2 * dim);
                 }
             Matrix<const float> both{gathered.at, gathered_size};
             product<float>({rows.at, width}, {}, both, {program.into, width}, count, gathered_size, width);
