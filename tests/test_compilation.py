@@ -47,6 +47,33 @@ def test_a_cache_that_cannot_be_written_is_done_without(fresh, monkeypatch):
     assert library("rounds").round_float32_forward is not None
 
 
+def test_what_others_could_have_changed_is_not_loaded(fresh):
+    if not compilation.compiler_available():
+        pytest.skip("there is no C++ compiler")
+    folder = fresh / "graphelements"
+    folder.mkdir()
+    folder.chmod(0o777)
+    assert library("rounds").round_float32_forward is not None
+    assert list(folder.iterdir()) == []
+
+
+def test_a_damaged_file_is_replaced(fresh, monkeypatch):
+    if not compilation.compiler_available():
+        pytest.skip("there is no C++ compiler")
+    load = compilation._kept
+
+    def damaged(path, *rest):
+        path.parent.mkdir(mode=0o700)
+        path.write_bytes(b"no library")
+        path.chmod(0o700)
+        return load(path, *rest)
+
+    monkeypatch.setattr(compilation, "_kept", damaged)
+    assert library("rounds").round_float32_forward is not None
+    (kept,) = (fresh / "graphelements").iterdir()
+    assert kept.read_bytes().startswith(b"\x7fELF")
+
+
 def test_rows_are_those_of_their_numbers():
     table, numbers = torch.arange(12.0).view(4, 3), torch.tensor([[3, 0], [1, 1]])
     assert torch.equal(rows_of(table, numbers), table[numbers])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
 
@@ -176,6 +178,92 @@ def test_other_precisions_are_plain_torch():
     assert_same(network.double(), doubled, mesh, in_cpp=False)
 
 
+def test_items_of_any_whole_numbers_are_taken():
+    network, batch = case(LINEAR)
+    for kind in (torch.int32, torch.int16):
+        inputs = {name: replace(each, items=each.items.to(kind)) for name, each in batch.inputs.items()}
+        queries = {"flow": Queries(batch.queries["flow"].points, items=batch.queries["flow"].items.to(kind))}
+        changed = replace(batch, inputs=inputs, queries=queries)
+        network.compile_stages()
+        meshes = union(grid_mesh(network.sft.space, 5), ITEMS)
+        assert network.program is not None
+        assert torch.equal(network.predict(changed, meshes)["flow"], network.program.answers(batch, meshes)["flow"])
+
+
+def test_values_that_overflow_are_left_to_plain_torch():
+    network, batch = case(LINEAR)
+    walls = replace(batch.inputs["walls"], values=torch.full_like(batch.inputs["walls"].values, 3e38))
+    network.compile_stages()
+    answers = network.predict(replace(batch, inputs={"walls": walls}), grid_mesh(network.sft.space, 4))["flow"]
+    assert answers[:150].isnan().all()
+
+
+@pytest.mark.parametrize("declared", [{}, {"scales": True}])
+def test_means_count_as_in_plain_torch(declared):
+    inputs = InputFunction("sources", 2, **declared), InputFunction("walls", 1, **declared)
+    network = build_network(SFT(SPACES[2], inputs, (OutputFunction("flow", 1, **declared),)), LINEAR, seed=3)
+    batch = case(LINEAR)[1]
+    for scales in (*network.input_scales.values(), *network.output_scales.values()):
+        scales.mean.fill_(2.0)
+        scales.scale.fill_(0.7)
+    assert_same(network, batch, grid_mesh(SPACES[2], 4))
+
+
+def test_weights_are_followed_however_they_change():
+    network, batch = case(LINEAR)
+    mesh = union(grid_mesh(network.sft.space, 4), ITEMS)
+    assert_same(network, batch, mesh)
+    network.decoders["flow"].last.weight.data.mul_(2)
+    assert_same(network, batch, mesh)
+    network.load_state_dict({name: 1.1 * value for name, value in network.state_dict().items()}, assign=True)
+    assert_same(network, batch, mesh)
+    network.reader = case(LINEAR)[0].reader
+    assert_same(network, batch, mesh)
+    network.double().float().output_scales["flow"].scale.mul_(3)
+    assert_same(network, batch, mesh)
+
+
+def test_networks_of_other_parts_are_no_programs():
+    network, batch = case(LINEAR)
+    network.message_passing = torch.nn.Identity()
+    assert not LinearProgram.serves(network)
+    network, batch = case(LINEAR)
+    network.compile_stages()
+    network.encoders["walls"] = case(CONFIGS["odd sizes"])[0].encoders["walls"]
+    with pytest.raises(ge.InputError, match="this one has parts of other sizes"):
+        network.predict(batch, grid_mesh(network.sft.space, 4))
+
+
+def test_networks_made_in_inference_mode_predict():
+    with torch.inference_mode():
+        network, batch = case(LINEAR)
+        assert_same(network, batch, grid_mesh(network.sft.space, 4))
+
+
+def test_threads_may_predict_while_weights_change():
+    network, batch = case(LINEAR)
+    network.compile_stages()
+    mesh = union(grid_mesh(network.sft.space, 4), ITEMS)
+    weight = network.decoders["flow"].last.weight
+    with ThreadPoolExecutor(3) as pool:
+        found = [pool.submit(network.predict, batch, mesh) for _ in range(200)]
+        for _ in range(100):
+            weight.data.mul_(-1)
+        assert all(each.result()["flow"].isfinite().all() for each in found)
+
+
+def test_moved_lines_of_a_grid_are_followed():
+    network, batch = case(LINEAR)
+    mesh = grid_mesh(network.sft.space, (4, 4))
+    places = mesh.positions.view(4, 4, 2).clone()
+    places[1, :, 0] += 1.5
+    assert_same(
+        network, batch, replace(mesh, positions=places.view(16, 2), axes=(places[:, 0, 0].clone(), places[0, :, 1].clone()))
+    )
+    learned = replace(mesh, positions=mesh.positions.clone().requires_grad_())
+    assert_same(network, batch, learned, in_cpp=False)
+
+
 def test_changed_weights_are_followed_and_copies_follow_their_own():
     network, batch = case(LINEAR)
     mesh = union(grid_mesh(network.sft.space, 4), ITEMS)
@@ -187,6 +275,8 @@ def test_changed_weights_are_followed_and_copies_follow_their_own():
         network.message_passing.local.bias.add_(1)
     assert_same(network, batch, mesh)
     assert torch.equal(twin.predict(batch, mesh)["flow"], before)
+    program = pickle.loads(pickle.dumps(network)).program
+    assert torch.equal(program.answers(batch, mesh)["flow"], network.predict(batch, mesh)["flow"])
     assert not torch.allclose(network.predict(batch, mesh)["flow"], before, atol=1e-2)
 
 

@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, no_type_check
 
@@ -80,25 +80,45 @@ def compiler_available() -> bool:
 @functools.cache
 def library(name: str) -> ctypes.CDLL:
     """The functions of a C++ file of this package, which is compiled if it was not before."""
-    texts = [path.read_bytes() for path in (*sorted(SOURCES.glob("*.h")), SOURCES / f"{name}.cpp")]
-    command = shlex.split(os.environ.get("CXX", "c++"))
-    key = hashlib.sha256(b"\n".join([*texts, repr((command, FLAGS, OPTIONAL_FLAGS, _processor())).encode()])).hexdigest()[:16]
-    problem: Exception | None = None
-    for folder in _folders():
-        path = folder / f"{name}-{key}.so"
+    source, command = SOURCES / f"{name}.cpp", shlex.split(os.environ.get("CXX", "c++"))
+    texts = [path.read_bytes() for path in (*sorted(SOURCES.glob("*.h")), source)]
+    made_by = repr((command, _said([*command, "--version"]), FLAGS, OPTIONAL_FLAGS, _processor())).encode()
+    key = hashlib.sha256(b"\n".join([*texts, made_by])).hexdigest()[:16]
+    try:
+        return _kept(_cache_folder() / f"{name}-{key}.so", command, source)
+    except (InputError, OSError):  # a folder that cannot be written, that others can write, or from which nothing may be run
+        with tempfile.TemporaryDirectory(prefix="graphelements-") as folder:  # what is loaded stays, whatever becomes of its file
+            return _kept(Path(folder) / f"{name}.so", command, source)
+
+
+def numbers(*given: int | Tensor | None) -> ctypes.Array:
+    """Whole numbers and addresses of tensors, all of 64 bits: a structure for C++. None is no address."""
+    found = [each.data_ptr() if isinstance(each, Tensor) else int(each or 0) for each in given]
+    return (ctypes.c_int64 * len(found))(*found)
+
+
+def _kept(path: Path, command: list[str], source: Path) -> ctypes.CDLL:
+    """A library that was compiled before, or is now; one that cannot be loaded is compiled again."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for owned in (path.parent, path):
+        if owned.exists() and hasattr(os, "getuid") and (owned.stat().st_uid != os.getuid() or owned.stat().st_mode & 0o022):
+            raise OSError(f"{owned} could have been changed by others")
+    if path.exists():
         try:
-            if not path.exists():
-                with replaced(path) as temporary:
-                    _build(command, SOURCES / f"{name}.cpp", temporary)
             return ctypes.CDLL(str(path))
-        except (InputError, OSError) as error:  # a folder that cannot be written, or from which nothing may be run
-            problem = error
-    raise RuntimeError(f"compiled C++ can be kept in no folder; set XDG_CACHE_HOME to one: {problem}")
+        except OSError:
+            path.unlink()
+    with replaced(path) as temporary:
+        _build(command, source, temporary)
+    path.chmod(0o700)
+    return ctypes.CDLL(str(path))
 
 
-def _folders() -> Iterator[Path]:
-    yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "graphelements"
-    yield Path(tempfile.mkdtemp(prefix="graphelements-"))
+def _cache_folder() -> Path:
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "graphelements"
+    except RuntimeError as error:  # a user without a home
+        raise OSError(str(error)) from None
 
 
 def _processor() -> str:
@@ -107,7 +127,15 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
-    return platform.platform() + platform.processor() + "".join(sorted({x for x in lines if x.startswith(("flags", "Features"))}))
+    return platform.machine() + "".join(sorted({line for line in lines if line.startswith(("flags", "Features"))}))
+
+
+def _said(command: list[str]) -> str:
+    """What a command prints; what is wrong with it where it cannot be run."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except OSError as error:
+        return str(error)
 
 
 def _build(command: list[str], source: Path, target: Path) -> None:
@@ -122,4 +150,6 @@ def _build(command: list[str], source: Path, target: Path) -> None:
         if done.returncode == 0:
             return
         said = done.stderr[:500]
+        if not any(word in done.stderr for word in ("march", "omp")):  # the flags are not to blame
+            break
     raise RuntimeError(f"{shlex.join(command)} cannot compile {source.name}; set CXX to a C++17 compiler: {said}")

@@ -6,7 +6,8 @@ With m_e a network of one hidden layer, the messages that node j hears (paper se
 
 so that every matrix is applied once per node, and only s_j is left to do per edge. Plain torch does it on any device. The C++
 form (`native/rounds.cpp`) goes through the nodes in blocks that stay in the cache, node after node over its edges, forward and
-backward; nothing of size edges x hidden is ever stored. Without atomic additions, the same input gives the same bits.
+backward; nothing of size edges x hidden is ever stored. Without atomic additions, the same input and number of threads give the
+same bits.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .compilation import library
+from .compilation import library, numbers
+from .errors import require
 from .topology import EdgeTables
 
 PRECISIONS = {torch.float32: "float32", torch.float64: "float64"}
@@ -57,7 +59,7 @@ class CompiledRound(torch.autograd.Function):
         *weights, of_sums, of_bias, residual, tables = rest
         states, features = states.detach().contiguous(), features.detach().contiguous()
         ctx.here, ctx.residual = _Round.of(states, features, weights, of_sums, of_bias, tables), residual
-        ctx.save_for_backward(states, *weights)  # weights for torch's check that nobody changes them
+        ctx.save_for_backward(states, features, *weights, of_sums, of_bias)  # for torch's check that nobody changes them
         result = torch.empty_like(states)
         ctx.here.call("forward", [ctx.here.by_input], [residual], [result, states])
         return result
@@ -74,7 +76,7 @@ class CompiledRound(torch.autograd.Function):
         by_features = torch.zeros_like(here.features) if ctx.needs_input_grad[1] else None
         rows = [by_states, by_features, by_weights, gradient.contiguous(), states]
         here.call("backward", [here.by_input, here.by_output], [ctx.residual, ctx.needs_input_grad[2]], rows)
-        found = [rows.view(shape) for rows, shape in zip(by_weights.split(sizes), shapes, strict=True)]
+        found = [each.view(shape) for each, shape in zip(by_weights.split(sizes), shapes, strict=True)]
         by_nodes, by_first_bias, by_edge, *by_others = found
         by_first = torch.cat([*by_nodes.unbind(), by_edge.T], 1)
         return by_states, by_features, by_first, by_first_bias, *by_others, None, None, None, None
@@ -100,6 +102,12 @@ class _Round(NamedTuple):
     ) -> _Round:
         first, first_bias, last, last_bias, update, update_bias, output, output_bias = (w.detach().contiguous() for w in weights)
         latent, num_features = states.shape[1], features.shape[1]
+        of_bias, of_sums = of_bias.contiguous(), None if of_sums is None else of_sums.contiguous()
+        kinds = {each.dtype for each in (states, features, of_bias, *weights)}
+        require(
+            len(kinds) == 1,
+            f"a round needs one precision for states, features, degrees and weights; got {sorted(map(str, kinds))}",
+        )
         of_sender, of_receiver, of_edge = first.split([latent, latent, num_features], dim=1)
         of_nodes, of_edge = torch.cat([of_sender, of_receiver]), of_edge.T.contiguous()
         nodes_bias = torch.cat([torch.zeros_like(first_bias), first_bias])
@@ -112,9 +120,9 @@ class _Round(NamedTuple):
             *sizes,
             features=features,
             precision=PRECISIONS[states.dtype],
-            round=_numbers(len(tables.groups) - 1, *sizes, num_features, *edges, features, of_edge, of_sums, of_bias),
-            by_input=_numbers(*(each for both in zip(by_input, biases, strict=True) for each in both)),
-            by_output=_numbers(*(each for both in zip(by_output, biases, strict=True) for each in both)),
+            round=numbers(len(tables.groups) - 1, *sizes, num_features, *edges, features, of_edge, of_sums, of_bias),
+            by_input=numbers(*(each for both in zip(by_input, biases, strict=True) for each in both)),
+            by_output=numbers(*(each for both in zip(by_output, biases, strict=True) for each in both)),
             kept=(tables, of_edge, of_sums, of_bias, biases, by_input, by_output),
         )
 
@@ -122,10 +130,5 @@ class _Round(NamedTuple):
         """Run a function of `native/rounds.cpp`; `rows` are those it makes and those it is given."""
         function = getattr(library("rounds"), f"round_{self.precision}_{name}")
         pointers = [ctypes.c_void_p(None if each is None else each.data_ptr()) for each in rows]
-        function(self.round, *weights, torch.get_num_threads(), *map(int, options), *pointers)
-
-
-def _numbers(*given: int | Tensor | None) -> ctypes.Array:
-    """A structure of whole numbers and pointers, all of 64 bits."""
-    numbers = [each.data_ptr() if isinstance(each, Tensor) else each or 0 for each in given]
-    return (ctypes.c_int64 * len(numbers))(*numbers)
+        if function(self.round, *weights, torch.get_num_threads(), *map(int, options), *pointers) != 0:
+            raise MemoryError("there is too little memory for a round of message passing")

@@ -65,6 +65,7 @@ class MessagePassing(nn.Module):
             f"tables must be built from the same graph, {len(states)} nodes and {len(graph.features)} edges; "
             f"got tables of {tables.num_nodes} nodes and {tables.num_edges} edges",
         )
+        require(len(graph.degrees) == len(states), f"every node has a degree; got {len(graph.degrees)} of {len(states)} nodes")
         layers = (self.edge_module.first, self.edge_module.last, self.node_module.first, self.node_module.last)
         weights = (weight for layer in layers for weight in (layer.weight, layer.bias))
         return self.norm(CompiledRound.apply(states, graph.features, *weights, *self.shares(graph), self.residual, tables))

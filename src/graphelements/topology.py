@@ -241,6 +241,7 @@ class EdgeTables:
 def build_tables(senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"], num_nodes: int) -> EdgeTables:
     """The tables of a graph, which may be directed and have loops, repeated edges and hubs; build them once per graph."""
     require(senders.shape == receivers.shape, f"every edge has a sender and a receiver; got {len(senders)} and {len(receivers)}")
+    require(max(len(senders), num_nodes) < 2**31, f"tables have numbers of 32 bits; got {len(senders)} edges, {num_nodes} nodes")
     for ends in (senders, receivers):
         # Kernels trust the tables: an index beyond the nodes would read foreign memory.
         inside = len(ends) == 0 or bool((ends.min() >= 0) & (ends.max() < num_nodes))

@@ -29,7 +29,8 @@ struct Boxes {
             return a < b;
         });
         starts.clear(), low.clear(), high.clear(), values.clear();
-        for (int64_t begin = 0, end = 0; begin < count; begin = end) {
+        for (int64_t begin = 0, end; begin < count; begin = end) {
+            end = begin + 1;
             while (end < count && std::equal(value(order[begin]), value(order[begin]) + channels, value(order[end]))) end++;
             if (!find_pieces(points, begin, end)) return false;
         }

@@ -4,6 +4,7 @@
 // An item that needs more (the cell of a sample that is alone, the nearest of many samples) makes all of it return 0.
 
 #include "boxes.h"
+#include "program.h"
 
 #include <atomic>
 #include <cmath>
@@ -11,92 +12,14 @@
 
 namespace {
 
-// The matrices and rows of a program, one after the other, each beginning at a multiple of 16 numbers.
-struct Cursor {
-    Floats at;
-    Floats next(int64_t count) {
-        Floats here = at;
-        at += (count + 15) / 16 * 16;
-        return here;
-    }
-};
-
-struct Layer {
-    Floats weight, bias;
-};
-
-struct Ear {
-    Floats cell, place, bias, gate, local;
-    std::vector<Layer> layers;
-};
-
-struct Function {
-    int64_t channels, shifts, scales, hears;
-    Floats scale, cell_mean, cell_scale, cell, bias, local, gate, last;
-    Ear ear;
-};
-
-struct DecoderLayer {
-    Floats first, bias, gate, last;
-};
-
-struct Program {
-    int64_t dim, latent, hidden, edge_hidden, rounds, width, out_channels, out_shifts, out_scales, num_heard, frame_scales;
-    int64_t num_ears = 0;
-    float unit, thinnest, on_side, smallest;
-    Floats centre, round_gate, round_last, reader_gate, reader_local, into, last, last_of_layer, out_scale, out_mean;
-    std::vector<Function> functions;
-    std::vector<DecoderLayer> layers;
-
-    Program(const int64_t* plan, Floats weights) {
-        Cursor given{weights};
-        int64_t num_functions, num_layers, ear_layers;
-        for (int64_t* to : {&dim, &num_functions, &latent, &hidden, &edge_hidden, &rounds, &width, &num_layers, &ear_layers,
-                            &out_channels, &out_shifts, &out_scales, &num_heard, &frame_scales})
-            *to = *plan++;
-        Floats constants = given.next(4);
-        unit = constants[0], thinnest = constants[1], on_side = constants[2], smallest = constants[3];
-        centre = given.next(dim);
-        for (int64_t i = 0; i < num_functions; i++) {
-            Function f{};
-            for (int64_t* to : {&f.channels, &f.shifts, &f.scales, &f.hears}) *to = *plan++;
-            f.scale = given.next(f.channels), f.cell_mean = given.next(dim), f.cell_scale = given.next(dim);
-            f.cell = given.next(2 * dim * hidden), f.local = given.next((dim + 1) * hidden), f.bias = given.next(hidden);
-            f.gate = given.next(2 * f.channels * hidden), f.last = given.next(hidden * latent);
-            if (f.hears) {
-                Ear& ear = f.ear;
-                ear.cell = given.next(2 * dim * hidden), ear.place = given.next(dim * hidden), ear.bias = given.next(hidden);
-                ear.gate = given.next(2 * f.channels * hidden), ear.local = given.next((2 * dim + 1) * hidden);
-                for (int64_t l = 0; l < ear_layers; l++) {
-                    Floats weight = given.next(hidden * hidden);
-                    ear.layers.push_back({weight, given.next(hidden)});
-                }
-                num_ears++;
-            }
-            functions.push_back(f);
-        }
-        round_gate = given.next(latent * edge_hidden), round_last = given.next(edge_hidden * latent);
-        reader_gate = given.next(latent * hidden), reader_local = given.next(dim * hidden);
-        into = given.next((1 + num_ears) * hidden * width);
-        for (int64_t l = 0; l < num_layers; l++) {
-            DecoderLayer layer;
-            layer.first = given.next(dim * 2 * width), layer.bias = given.next(2 * width);
-            layer.gate = given.next(width * 2 * width), layer.last = given.next(2 * width * width);
-            layers.push_back(layer);
-        }
-        last = given.next(out_channels * width), last_of_layer = given.next(num_layers ? out_channels * 2 * width : 0);
-        out_scale = given.next(out_channels), out_mean = given.next(out_channels);
-    }
-};
-
 struct Mesh {
     int64_t num_nodes;
     const int64_t* shape;  // of the grid
     Floats axes;           // one after the other
-    Floats positions, nearness, log_spacing;  // of nodes; nearness: 1 / (unit spacing)
-    Floats reader_base;                       // nodes x hidden
-    const int32_t *starts, *senders;          // of incoming edges
-    Floats edge_gates;                        // edges x edge_hidden, divided by the degrees of receivers
+    Floats nearness, log_spacing;     // of nodes; nearness: 1 / (unit spacing)
+    Floats reader_base;               // nodes x hidden
+    const int32_t *starts, *senders;  // of incoming edges
+    Floats edge_gates;                // edges x edge_hidden, divided by the degrees of receivers
 };
 
 struct Samples {
@@ -192,7 +115,7 @@ struct Worker {
         for (int64_t r = 0; r < count; r++)
             for (int64_t c = 0; c < f.channels; c++) {
                 float value = given[r * f.channels + c];
-                value = (f.shifts ? value - level[c] : value) / f.scale[c];
+                value = (value - (f.shifts ? level[c] : f.scales ? 0 : f.mean[c])) / f.scale[c];
                 told[r * f.channels + c] = f.scales ? value / size : value;
             }
     }
@@ -414,7 +337,7 @@ struct Worker {
         for (int64_t c = 0; c < program.out_channels; c++) {  // the last layer and what follows it are one matrix
             Floats of_rows = program.last + c * width, of_both = program.last_of_layer + c * 2 * width;
             float mean = program.out_mean[c], scale = program.out_scale[c] * (program.out_scales ? size : 1);
-            float origin = program.out_shifts ? level[c] : mean;
+            float origin = program.out_shifts ? level[c] : program.out_scales ? 0 : mean;
             for (int64_t r = 0; r < count; r++) {
                 Vec<float> sum = products(here.at + r * width, of_rows, width);
                 if (!program.layers.empty()) sum += products(both.at + r * 2 * width, of_both, 2 * width);
@@ -454,6 +377,8 @@ struct Worker {
             const Function& f = program.functions[i];
             int64_t begin = firsts[i][item], count = firsts[i][item + 1] - begin;
             in_units(f, given[i].values + begin * f.channels, count);
+            for (float value : told)
+                if (!std::isfinite(value)) return false;
             if (!boxes.find(given[i].points + begin * dim, told.data(), f.channels, count)) return false;
             if (f.hears && int64_t(boxes.values.size()) / f.channels > program.num_heard) return false;
             write(f);
@@ -481,27 +406,36 @@ struct Worker {
 
 }  // namespace
 
-// Whether it was possible.
+// 1 if there are answers, 0 if it was not possible, -1 if there was too little memory, -2 if plan and weights do not fit.
 extern "C" int linear_answers(
-    const int64_t* plan, const float* weights, const Mesh* mesh, const Samples* given, const Samples* queries, int64_t num_items,
-    int threads, float* answers
+    const int64_t* plan, Floats weights, int64_t num_weights, const Mesh* mesh, const Samples* given, const Samples* queries,
+    int64_t num_items, int threads, float* answers
 ) {
-    Program program(plan, weights);
-    std::vector<std::vector<int64_t>> firsts(program.functions.size());
-    std::vector<int64_t> asked;
-    if (!starts_of(asked, queries->items, queries->count, num_items)) return 0;
-    for (size_t i = 0; i < firsts.size(); i++)
-        if (!starts_of(firsts[i], given[i].items, given[i].count, num_items)) return 0;
-    std::atomic<bool> possible{true};
-    threads = int(std::min<int64_t>(threads, num_items));
+    try {
+        Program program(plan, weights, num_weights);
+        if (!program.whole) return -2;
+        std::vector<std::vector<int64_t>> firsts(program.functions.size());
+        std::vector<int64_t> asked;
+        if (!starts_of(asked, queries->items, queries->count, num_items)) return 0;
+        for (size_t i = 0; i < firsts.size(); i++)
+            if (!starts_of(firsts[i], given[i].items, given[i].count, num_items)) return 0;
+        std::atomic<int> state{1};
+        threads = int(std::min<int64_t>(threads, num_items));
 #pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-    for (int share = 0; share < threads; share++) {
-        Worker worker(program, *mesh);
-        for (int64_t item = num_items * share / threads; item < num_items * (share + 1) / threads && possible; item++) {
-            int64_t first = asked[item], count = asked[item + 1] - first;
-            float* to = answers + first * program.out_channels;
-            if (!worker.answer(to, given, firsts, item, queries->points + first * program.dim, count)) possible = false;
+        for (int share = 0; share < threads; share++) {
+            try {  // no exception may leave a thread
+                Worker worker(program, *mesh);
+                for (int64_t i = num_items * share / threads; i < num_items * (share + 1) / threads && state == 1; i++) {
+                    int64_t first = asked[i], count = asked[i + 1] - first;
+                    float* to = answers + first * program.out_channels;
+                    if (!worker.answer(to, given, firsts, i, queries->points + first * program.dim, count)) state = 0;
+                }
+            } catch (const std::bad_alloc&) {
+                state = -1;
+            }
         }
+        return state;
+    } catch (const std::bad_alloc&) {
+        return -1;
     }
-    return possible;
 }

@@ -241,22 +241,35 @@ template <class T> struct Round {
                 add_columns(by + starts[1], by_n.right(edge_hidden), end - begin, edge_hidden);
             });
         });
-        for (int64_t i = 0; i < (threads - 1) * num_weights; i++) by_weights[i % num_weights] += shares.at[i];
+        for (int share = 0; share + 1 < threads; share++)
+            for (int64_t i = 0; i < num_weights; i++) by_weights[i] += shares.at[share * num_weights + i];
     }
 };
 
 }  // namespace
 
+// 0 if there was enough memory.
+template <class Run> int guarded(Run run) {
+    try {
+        run();
+        return 0;
+    } catch (const std::bad_alloc&) {
+        return 1;
+    }
+}
+
 #define EXPORT(T, NAME)                                                                                                        \
-    extern "C" void NAME##_forward(                                                                                            \
+    extern "C" int NAME##_forward(                                                                                             \
         const Round<T>* round, const Weights<T>* by_input, int threads, int residual, T* result, const T* states) {            \
-        round->forward(threads, residual, result, states, *by_input);                                                          \
+        return guarded([=] { round->forward(threads, residual, result, states, *by_input); });                                 \
     }                                                                                                                          \
-    extern "C" void NAME##_backward(                                                                                           \
+    extern "C" int NAME##_backward(                                                                                            \
         const Round<T>* round, const Weights<T>* by_input, const Weights<T>* by_output, int threads, int residual,             \
         int edges_learn, T* by_states, T* by_features, T* by_weights, const T* gradient, const T* states) {                    \
-        round->backward(threads, residual, edges_learn, by_states, by_features, by_weights, gradient, states, *by_input,       \
-                        *by_output);                                                                                           \
+        return guarded([=] {                                                                                                   \
+            round->backward(threads, residual, edges_learn, by_states, by_features, by_weights, gradient, states, *by_input,   \
+                            *by_output);                                                                                       \
+        });                                                                                                                    \
     }
 
 EXPORT(float, round_float32)
