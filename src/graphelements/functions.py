@@ -145,7 +145,7 @@ class SFT:
     def _check_items(self, name: str, items: Tensor, num_items: int) -> None:
         lowest, highest = items.aminmax() if len(items) else (0, 0)
         require(
-            bool(lowest >= 0 and highest < num_items),
+            int(lowest) >= 0 and int(highest) < num_items,
             f"items of {name!r} must be 0 to {num_items - 1}, because the batch has num_items = {num_items}; found others",
         )
 
@@ -154,10 +154,11 @@ class SFT:
             points.shape[-1] == space.dim,
             f"points of {name!r} need {space.dim} coordinates; got {points.shape[-1]}",
         )
-        around = torch.stack(points.aminmax(dim=0)) if isinstance(space, Box) and len(points) > 0 else points
-        if bool(space.contains(around).all()):  # NaN and infinity do not
+        if isinstance(space, Box) and space.surely_contains(points):
             return
         inside = space.contains(points)
+        if bool(inside.all()):  # NaN and infinity do not
+            return
         require(bool(points.isfinite().all()), f"points of {name!r} must be finite; found NaN or infinity, remove those rows")
         outside = points[~inside]
         raise InputError(

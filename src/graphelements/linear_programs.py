@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch._utils import _flatten_dense_tensors
 
 from .cell_representations import Multilinear
 from .compilation import library, numbers
@@ -61,6 +62,7 @@ class LinearProgram:
     def __init__(self, network: GraphElementNetwork) -> None:
         self.network = network
         self.made: _Made | None = None
+        self.modules: list[nn.Module] = []
 
     def __reduce__(self) -> tuple[type[LinearProgram], tuple[GraphElementNetwork]]:
         return LinearProgram, (self.network,)  # a copy finds its own weights
@@ -129,14 +131,24 @@ class LinearProgram:
 
     def _current(self) -> _Made | None:
         """What is made from the weights as they are now; None if they are not in single precision on a processor."""
-        tensors = [t for m in self.network.modules() for t in (*m._parameters.values(), *m._buffers.values()) if t is not None]
-        made_from, made = torch.cat([tensor.flatten() for tensor in tensors]), self.made
+        if [self.network, *(part for m in self.modules for part in m._modules.values() if part is not None)] != self.modules:
+            self.modules = _level_by_level(self.network)  # parts were replaced
+        tensors = [t for m in self.modules for of in (m._parameters, m._buffers) for t in of.values() if t is not None]
+        made_from, made = _flatten_dense_tensors(tensors), self.made
         if made_from.dtype != torch.float32 or made_from.device.type != "cpu":
             return None
         if made is None or not torch.equal(made.made_from, made_from):
             made = _Made(made_from, numbers(*_plan(self.network)), _aligned(_weights(self.network)))
             self.made = made
         return made
+
+
+def _level_by_level(network: nn.Module) -> list[nn.Module]:
+    """A network, its parts, their parts and so on: the parts of each one stand behind those of the one before."""
+    found = [network]
+    for module in found:
+        found += [part for part in module._modules.values() if part is not None]
+    return found
 
 
 def _grid(network: GraphElementNetwork, mesh: MeshUnion) -> _Grid:

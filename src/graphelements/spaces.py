@@ -154,6 +154,15 @@ class Box(Space):
         slack = 1e-5 * self.unit_length
         return ((points >= lower - slack) & (points <= upper + slack)).all(-1)
 
+    def surely_contains(self, points: Float[Tensor, "n dim"]) -> bool:
+        """Whether all points lie within the bounds, by one look at the least and the largest of each coordinate."""
+        if len(points) == 0:
+            return True
+        least, most = (each.tolist() for each in points.aminmax(dim=0))  # NaN is neither above nor below
+        return all(a <= x for a, x in zip(self.lower, least, strict=True)) and all(
+            x <= b for b, x in zip(self.upper, most, strict=True)
+        )
+
     def from_cube(self, cube: Float[Tensor, "n intrinsic"]) -> Float[Tensor, "n dim"]:
         lower, upper = self._bounds(cube)
         return lower + (upper - lower) * cube

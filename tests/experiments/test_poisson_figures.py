@@ -92,7 +92,7 @@ def test_the_drawn_points_are_the_means(tmp_path: Path) -> None:
     left, right = figure.axes
     sizes = np.array([2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32])
     errors = [place * 1.05 / sizes for place in (3, 11, 4, 5)]  # default, to 7x7, near, nodes: by their places among the curves
-    for axes, expected in ((left, [*errors, 1 / sizes**2]), (right, 5 * [0.1 * sizes**2])):
+    for axes, expected in ((left, [*errors, 1 / sizes**2]), (right, 4 * [0.1 * sizes**2])):
         for line, values in zip(axes.get_lines(), expected, strict=True):
             drawn = np.asarray(line.get_xydata())
             assert drawn == pytest.approx(np.column_stack([sizes, values])[-len(drawn) :])
