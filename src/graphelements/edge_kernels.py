@@ -42,9 +42,9 @@ def sum_relu_messages(
     return torch.zeros_like(from_receivers).index_add(0, receivers, messages)
 
 
-def runs_in_cpp(states: Float[Tensor, "nodes latent"], tables: EdgeTables | None) -> bool:
+def runs_in_cpp(states: Float[Tensor, "nodes latent"], tables: EdgeTables) -> bool:
     """Whether the C++ form is for these states: on a processor, in single or double precision, with edges in tables."""
-    return tables is not None and tables.num_edges > 0 and states.device.type == "cpu" and states.dtype in PRECISIONS
+    return tables.num_edges > 0 and states.device.type == "cpu" and states.dtype in PRECISIONS
 
 
 class CompiledRound(torch.autograd.Function):
