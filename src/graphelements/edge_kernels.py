@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -56,79 +56,41 @@ class CompiledRound(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, states, features, *rest) -> Float[Tensor, "nodes latent"]:
-        *weights, of_sums, of_bias, residual, tables = rest
-        states, features = states.detach().contiguous(), features.detach().contiguous()
-        ctx.here, ctx.residual = _Round.of(states, features, weights, of_sums, of_bias, tables), residual
-        ctx.save_for_backward(states, features, *weights, of_sums, of_bias)  # for torch's check that nobody changes them
-        result = torch.empty_like(states)
-        ctx.here.call("forward", [ctx.here.by_input], [residual], [result, states])
+        *numbered, ctx.residual, ctx.tables = rest
+        ctx.save_for_backward(states, features, *numbered)
+        result = torch.empty_like(states, memory_format=torch.contiguous_format)
+        _call("forward", ctx.tables, [states, features, *numbered], [ctx.residual], [result])
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Float[Tensor, "nodes latent"]) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        (states, *_), here = ctx.saved_tensors, ctx.here
-        latent, message, edge, node = here.latent, here.message, here.edge_hidden, here.node_hidden
-        shapes = (2, edge, latent), (edge,), (here.features.shape[1], edge), (message, edge), (message,)
-        shapes = *shapes, (node, latent + message), (node,), (latent, node), (latent,)
-        sizes = [torch.Size(shape).numel() for shape in shapes]
-        by_weights, by_states = states.new_zeros(sum(sizes)), torch.empty_like(states)
-        by_features = torch.zeros_like(here.features) if ctx.needs_input_grad[1] else None
-        rows = [by_states, by_features, by_weights, gradient.contiguous(), states]
-        here.call("backward", [here.by_input, here.by_output], [ctx.residual, ctx.needs_input_grad[2]], rows)
-        found = [each.view(shape) for each, shape in zip(by_weights.split(sizes), shapes, strict=True)]
-        by_nodes, by_first_bias, by_edge, *by_others = found
-        by_first = torch.cat([*by_nodes.unbind(), by_edge.T], 1)
-        return by_states, by_features, by_first, by_first_bias, *by_others, None, None, None, None
+        given = ctx.saved_tensors
+        states, features, *weights, _, _ = given
+        sizes = [weight.numel() for weight in weights]
+        by_weights, by_states = states.new_empty(sum(sizes)), torch.empty_like(states, memory_format=torch.contiguous_format)
+        by_features = torch.zeros(features.shape, dtype=features.dtype) if ctx.needs_input_grad[1] else None
+        options, made = [ctx.residual, ctx.needs_input_grad[2]], [by_states, by_features, by_weights, gradient.contiguous()]
+        _call("backward", ctx.tables, given, options, made)
+        found = (each.view(weight.shape) for each, weight in zip(by_weights.split(sizes), weights, strict=True))
+        return by_states, by_features, *found, None, None, None, None
 
 
-class _Round(NamedTuple):
-    """What C++ is told of a round: sizes, edges, weights as it takes them; `kept` has the tensors that pointers go to."""
-
-    latent: int
-    message: int
-    edge_hidden: int
-    node_hidden: int
-    features: Tensor
-    precision: str
-    round: ctypes.Array
-    by_input: ctypes.Array
-    by_output: ctypes.Array
-    kept: tuple[object, ...]
-
-    @staticmethod
-    def of(
-        states: Tensor, features: Tensor, weights: Sequence[Tensor], of_sums: Tensor | None, of_bias: Tensor, tables: EdgeTables
-    ) -> _Round:
-        first, first_bias, last, last_bias, update, update_bias, output, output_bias = (w.detach().contiguous() for w in weights)
-        latent, num_features = states.shape[1], features.shape[1]
-        of_bias, of_sums = of_bias.contiguous(), None if of_sums is None else of_sums.contiguous()
-        kinds = {each.dtype for each in (states, features, of_bias, *weights)}
-        require(
-            len(kinds) == 1,
-            f"a round needs one precision for states, features, degrees and weights; got {sorted(map(str, kinds))}",
-        )
-        of_sender, of_receiver, of_edge = first.split([latent, latent, num_features], dim=1)
-        of_nodes, of_edge = torch.cat([of_sender, of_receiver]), of_edge.T.contiguous()
-        nodes_bias = torch.cat([torch.zeros_like(first_bias), first_bias])
-        biases = nodes_bias, last_bias, update_bias, output_bias
-        by_output = of_nodes, last, update, output
-        by_input = tuple(weight.T.contiguous() for weight in by_output)
-        sizes = latent, len(last), len(first), len(update)
-        edges = tables.groups, *tables.incoming, *tables.outgoing
-        return _Round(
-            *sizes,
-            features=features,
-            precision=PRECISIONS[states.dtype],
-            round=numbers(len(tables.groups) - 1, *sizes, num_features, *edges, features, of_edge, of_sums, of_bias),
-            by_input=numbers(*(each for both in zip(by_input, biases, strict=True) for each in both)),
-            by_output=numbers(*(each for both in zip(by_output, biases, strict=True) for each in both)),
-            kept=(tables, of_edge, of_sums, of_bias, biases, by_input, by_output),
-        )
-
-    def call(self, name: str, weights: Sequence[ctypes.Array], options: Sequence[bool], rows: Sequence[Tensor | None]) -> None:
-        """Run a function of `native/rounds.cpp`; `rows` are those it makes and those it is given."""
-        function = getattr(library("rounds"), f"round_{self.precision}_{name}")
-        pointers = [ctypes.c_void_p(None if each is None else each.data_ptr()) for each in rows]
-        if function(self.round, *weights, torch.get_num_threads(), *map(int, options), *pointers) != 0:
-            raise MemoryError("there is too little memory for a round of message passing")
+def _call(
+    name: str, tables: EdgeTables, given: Sequence[Tensor | None], options: Sequence[bool], made: Sequence[Tensor | None]
+) -> None:
+    """Run a function of `native/rounds.cpp` for what `CompiledRound` takes; `made` are the rows that go before the states."""
+    kept = [None if each is None else each.contiguous() for each in given]  # as long as addresses of them are in use
+    states, features, *weights, of_sums, of_bias = kept
+    first, _, last, _, update, _, *_ = weights
+    kinds = {each.dtype for each in kept if each is not None}
+    require(
+        len(kinds) == 1, f"a round needs one precision for states, features, degrees and weights; got {sorted(map(str, kinds))}"
+    )
+    sizes = states.shape[1], len(last), len(first), len(update), features.shape[1]
+    edges = tables.groups, *tables.incoming, *tables.outgoing
+    here = numbers(len(tables.groups) - 1, *sizes, *edges, features, of_sums, of_bias, *weights)
+    function = getattr(library("rounds"), f"round_{PRECISIONS[states.dtype]}_{name}")
+    pointers = [ctypes.c_void_p(None if each is None else each.data_ptr()) for each in (*made, states)]
+    if function(here, torch.get_num_threads(), *map(int, options), *pointers) != 0:
+        raise MemoryError("there is too little memory for a round of message passing")

@@ -250,7 +250,7 @@ def build_tables(senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"
     return EdgeTables(incoming, outgoing, _groups(senders, receivers, num_nodes))
 
 
-GROUP = 1024  # nodes that a group has about
+GROUP = 256  # nodes that a group has about
 
 
 def _groups(senders: Int[Tensor, " edges"], receivers: Int[Tensor, " edges"], num_nodes: int) -> Int32[Tensor, " ends"]:

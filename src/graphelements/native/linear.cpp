@@ -236,7 +236,7 @@ struct Worker {
         for (int64_t t = 0; t < program.rounds; t++) {
             Matrix<const float> gate{program.round_gate, edge_hidden};
             product<float>({of_nodes.at, edge_hidden}, {}, {states.at, latent}, gate, num_nodes, latent, edge_hidden);
-            in_pieces<float>(edge_hidden, [&](int64_t first, int64_t columns, auto vectors) {
+            in_pieces<float>(edge_hidden, [&](int64_t first, auto columns, auto vectors) {
                 constexpr int C = decltype(vectors)::value;
                 auto part = [&](Floats rows, int64_t row, int c) {
                     return load(rows + row * edge_hidden + first + c * LANES<float>, columns - c * LANES<float>);
@@ -258,7 +258,7 @@ struct Worker {
     // The hidden layer of what the points taken read from nodes.
     void read(int64_t count) {
         touch(count);
-        in_pieces<float>(hidden, [&](int64_t first, int64_t columns, auto vectors) {
+        in_pieces<float>(hidden, [&](int64_t first, auto columns, auto vectors) {
             constexpr int C = decltype(vectors)::value;
             auto part = [&](Floats rows, int64_t row, int c) {
                 return load(rows + row * hidden + first + c * LANES<float>, columns - c * LANES<float>);

@@ -13,22 +13,25 @@ namespace {
 #ifdef __AVX512F__
 constexpr int BYTES = 64, ROWS = 8, COLUMNS = 3;  // of a tile: accumulators fill the registers
 #else
-constexpr int BYTES = 32, ROWS = 4, COLUMNS = 2;
+constexpr int BYTES = 32, ROWS = 6, COLUMNS = 2;
 #endif
-constexpr int64_t BLOCK = 128;  // nodes whose rows are in the cache together
+constexpr int64_t BLOCK = 144;  // rows that are in the cache together: a multiple of both heights of tiles
 
 template <class T> struct Vector { typedef T type __attribute__((vector_size(BYTES))); };
 template <class T> using Vec = typename Vector<T>::type;
 template <class T> constexpr int LANES = BYTES / sizeof(T);
 
-template <class T> Vec<T> load(const T* from, int count) {
+// So many numbers, known to the compiler, or fewer at the end of a row.
+template <int64_t N> using Count = std::integral_constant<int64_t, N>;
+
+template <class T> inline Vec<T> load(const T* from, int64_t count) {
     Vec<T> row{};
     if (count >= LANES<T>) memcpy(&row, from, sizeof row);
     else memcpy(&row, from, count * sizeof(T));
     return row;
 }
 
-template <class T> void store(T* to, Vec<T> row, int count) {
+template <class T> inline void store(T* to, Vec<T> row, int64_t count) {
     if (count >= LANES<T>) memcpy(to, &row, sizeof row);
     else memcpy(to, &row, count * sizeof(T));
 }
@@ -43,17 +46,26 @@ template <class T> struct Matrix {
     Matrix turned() const { return {at, column, row}; }
 };
 
-// Calls `each(first column, how many columns, number of vectors)` for pieces of a row, with the number of vectors as a type.
-template <class T, class Each> void in_pieces(int64_t columns, Each each) {
-    for (int64_t first = 0; first < columns;) {
-        int64_t left = columns - first, vectors = (left + LANES<T> - 1) / LANES<T>;
-        if (vectors == COLUMNS + 1) vectors = (vectors + 1) / 2;  // no single one is left over
-        vectors = std::min<int64_t>(vectors, COLUMNS);
-        int64_t count = std::min<int64_t>(left, vectors * LANES<T>);
-        if (vectors == 1) each(first, count, std::integral_constant<int, 1>());
-        else if (vectors == 2) each(first, count, std::integral_constant<int, 2>());
-        else each(first, count, std::integral_constant<int, COLUMNS>());
-        first += count;
+// Calls `each(first column, how many columns, number of vectors)` for pieces of a row of at most MOST vectors, about equally many
+// in each. The number of vectors is a type, and so is that of columns but in a last piece that does not fill its vectors.
+template <class T, int MOST = COLUMNS, class Each> inline void in_pieces(int64_t columns, Each each) {
+    int64_t vectors = (columns + LANES<T> - 1) / LANES<T>, pieces = (vectors + MOST - 1) / MOST;
+    for (int64_t piece = 0; piece < pieces; piece++) {
+        int64_t begin = vectors * piece / pieces, number = vectors * (piece + 1) / pieces - begin, first = begin * LANES<T>;
+        auto call = [&](auto chosen) {
+            constexpr int C = decltype(chosen)::value;
+            int64_t count = columns - first;
+            if (count >= C * LANES<T>) each(first, Count<C * LANES<T>>(), chosen);
+            else each(first, count, chosen);
+        };
+        if constexpr (MOST >= 4) {
+            if (number == 4) call(std::integral_constant<int, 4>());
+        }
+        if constexpr (MOST >= 3) {
+            if (number == 3) call(std::integral_constant<int, 3>());
+        }
+        if (number == 2) call(std::integral_constant<int, 2>());
+        if (number == 1) call(std::integral_constant<int, 1>());
     }
 }
 
@@ -70,9 +82,9 @@ template <class T> struct Buffer {
 };
 
 // A tile of a product, of R rows and C vectors, of which so many columns count; `b` has whole vectors.
-template <class T, int R, int C, class After>
+template <class T, int R, int C, class Columns, class After>
 inline void tile(
-    Matrix<T> to, Matrix<const T> from, Matrix<const T> a, Matrix<const T> b, int64_t depth, int64_t columns, After after
+    Matrix<T> to, Matrix<const T> from, Matrix<const T> a, Matrix<const T> b, int64_t depth, Columns columns, After after
 ) {
     Vec<T> sums[R][C], row[C];
     for (int r = 0; r < R; r++)
@@ -107,7 +119,7 @@ void product(
     Matrix<T> to, Matrix<const T> from, Matrix<const T> a, Matrix<const T> b, int64_t rows, int64_t depth, int64_t columns,
     After after = {}
 ) {
-    in_pieces<T>(columns, [&](int64_t first, int64_t count, auto vectors) {
+    in_pieces<T>(columns, [&](int64_t first, auto count, auto vectors) {
         constexpr int C = decltype(vectors)::value;
         Matrix<T> out = to.right(first);
         Matrix<const T> begin = from.at ? from.right(first) : from;
@@ -125,14 +137,18 @@ void product(
         int64_t r = 0;
         auto next = [&](auto height) {
             constexpr int R = decltype(height)::value;
-            for (; r + R <= rows; r += R)
-                tile<T, R, C>(
-                    out.below(r), begin.below(r), a.below(r), panel, depth, count,
-                    [&](Vec<T> x, int64_t at, int64_t left) { return after(x, r * to.row + first + at, left); });
+            tile<T, R, C>(
+                out.below(r), begin.below(r), a.below(r), panel, depth, count,
+                [&](Vec<T> x, int64_t at, int64_t left) { return after(x, r * to.row + first + at, left); });
+            r += R;
         };
-        next(std::integral_constant<int, ROWS>());
-        next(std::integral_constant<int, ROWS / 2>());
-        next(std::integral_constant<int, 1>());
+        while (r < rows) {  // a tile of less than 4 rows keeps a processor waiting: 4 and 4, not 6 and 2
+            int64_t left = rows - r;
+            if (left >= ROWS && left != ROWS + 2) next(std::integral_constant<int, ROWS>());
+            else if (left >= 4) next(std::integral_constant<int, 4>());
+            else if (left >= 2) next(std::integral_constant<int, 2>());
+            else next(std::integral_constant<int, 1>());
+        }
     });
 }
 

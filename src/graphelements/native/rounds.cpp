@@ -11,27 +11,70 @@
 
 namespace {
 
+constexpr int WIDE = 3;  // vectors of a row that go through the edges of a node together
+
 // The edges of every node, from `starts` of one to that of the next: the node at the other end, and the number of the edge.
 struct Edges {
     const int32_t *starts, *others, *numbers;
 };
 
-// A and B side by side, with b1 for B, W2, U, V and their biases; inputs x outputs for products with rows of inputs, and outputs
-// x inputs, as torch has them, for products with rows of gradients.
+// [A, B, C], W2, U, V and their biases, outputs x inputs, as torch has them.
 template <class T> struct Weights {
-    const T *nodes, *nodes_bias, *last, *last_bias, *update, *update_bias, *output, *output_bias;
+    const T *first, *first_bias, *last, *last_bias, *update, *update_bias, *output, *output_bias;
 };
 
 template <class T> struct Round {
     int64_t num_groups, latent, message, edge_hidden, node_hidden, num_features;
     const int32_t* groups;  // where they begin, and where the last one ends
     Edges in, out;
-    const T *features, *of_edge;  // edges x features, features x edge_hidden
-    const T *p, *q;               // p may be missing, and is one then
+    const T *features;  // edges x features
+    const T *p, *q;     // p may be missing, and is one then
+    Weights<T> weights;
+
+    int64_t width() const { return 2 * edge_hidden; }
+    int64_t seen() const { return latent + message; }
+    int64_t first_inputs() const { return 2 * latent + num_features; }
+
+    // The weights as products with rows of inputs take them, inputs x outputs: A and B side by side, with b1 for B, C, W2, U and
+    // V; and A above B, outputs x inputs.
+    struct Turned {
+        Buffer<T> room;
+        T *nodes, *nodes_bias, *edge, *last, *update, *output, *stacked;
+
+        explicit Turned(const Round& r)
+            : room(
+                  2 * r.width() * r.latent + r.width() + r.num_features * r.edge_hidden + r.edge_hidden * r.message +
+                  r.seen() * r.node_hidden + r.node_hidden * r.latent) {
+            const Weights<T>& w = r.weights;
+            int64_t inputs = r.first_inputs(), hidden = r.edge_hidden;
+            nodes = room.at, nodes_bias = nodes + r.latent * r.width(), edge = nodes_bias + r.width();
+            last = edge + r.num_features * hidden, update = last + hidden * r.message;
+            output = update + r.seen() * r.node_hidden, stacked = output + r.node_hidden * r.latent;
+            for (int part = 0; part < 2; part++) {
+                const T* from = w.first + part * r.latent;
+                turn({nodes + part * hidden, r.width()}, {from, inputs}, hidden, r.latent);
+                for (int64_t o = 0; o < hidden; o++) {
+                    std::copy_n(from + o * inputs, r.latent, stacked + (part * hidden + o) * r.latent);
+                    nodes_bias[part * hidden + o] = part ? w.first_bias[o] : 0;
+                }
+            }
+            turn({edge, hidden}, {w.first + 2 * r.latent, inputs}, hidden, r.num_features);
+            turn({last, r.message}, {w.last, hidden}, r.message, hidden);
+            turn({update, r.node_hidden}, {w.update, r.seen()}, r.node_hidden, r.seen());
+            turn({output, r.latent}, {w.output, r.node_hidden}, r.latent, r.node_hidden);
+        }
+
+        static void turn(Matrix<T> to, Matrix<const T> from, int64_t rows, int64_t columns) {
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t c = 0; c < columns; c++) to.at[c * to.row + r] = from.at[r * from.row + c];
+        }
+    };
 
     // What is added on an edge: so many numbers from the column `first` on of A h_i or B h_j, what the other end has, and C c_e.
-    template <int C>
-    void terms(Vec<T>* total, const T* other, const Vec<T>* own, int64_t edge, int64_t first, int64_t count) const {
+    template <int C, class Columns>
+    void terms(
+        Vec<T>* total, const T* other, const Vec<T>* own, const T* of_edge, int64_t edge, int64_t first, Columns count
+    ) const {
         for (int c = 0; c < C; c++) total[c] = load(other + first + c * LANES<T>, count - c * LANES<T>) + own[c];
         for (int64_t f = 0; f < num_features; f++) {
             T feature = features[edge * num_features + f];
@@ -42,17 +85,17 @@ template <class T> struct Round {
 
     // s of some nodes, in rows from that of `begin` on. `nodes` has A h and B h + b1 of all nodes of the group, the first of
     // which is `origin`.
-    void sum_terms(T* sums, const T* nodes, int64_t origin, int64_t begin, int64_t end) const {
-        in_pieces<T>(edge_hidden, [&](int64_t first, int64_t count, auto vectors) {
+    void sum_terms(T* sums, const T* nodes, const T* of_edge, int64_t origin, int64_t begin, int64_t end) const {
+        in_pieces<T, WIDE>(edge_hidden, [&](int64_t first, auto count, auto vectors) {
             constexpr int C = decltype(vectors)::value;
-            int64_t width = 2 * edge_hidden;
+            int64_t width = this->width();
             for (int64_t j = begin; j < end; j++) {
                 Vec<T> own[C], sum[C] = {}, total[C];
                 const T* here = nodes + (j - origin) * width + edge_hidden + first;
                 for (int c = 0; c < C; c++) own[c] = load(here + c * LANES<T>, count - c * LANES<T>);
                 for (int64_t e = in.starts[j]; e < in.starts[j + 1]; e++) {
-                    terms<C>(total, nodes + (in.others[e] - origin) * width, own, in.numbers[e], first, count);
-                    for (int c = 0; c < C; c++) sum[c] += total[c] < 0 ? Vec<T>{} : total[c];
+                    terms<C>(total, nodes + (in.others[e] - origin) * width, own, of_edge, in.numbers[e], first, count);
+                    for (int c = 0; c < C; c++) sum[c] += Relu()(total[c], 0, 0);
                 }
                 T* to = sums + (j - begin) * edge_hidden + first;
                 for (int c = 0; c < C; c++) store(to + c * LANES<T>, sum[c], count - c * LANES<T>);
@@ -63,22 +106,37 @@ template <class T> struct Round {
     // The gradient of `nodes`, in rows from that of `begin` on; of edge features and of their weight, where they are asked for.
     // `by_sums` has the gradient of s of all nodes of the group.
     void term_gradients(
-        T* by_nodes, T* by_features, T* by_edge, const T* by_sums, const T* nodes, int64_t origin, int64_t begin, int64_t end
+        T* by_nodes, T* by_features, T* by_edge, const T* by_sums, const T* nodes, const T* of_edge, int64_t origin,
+        int64_t begin, int64_t end
     ) const {
-        in_pieces<T>(edge_hidden, [&](int64_t first, int64_t count, auto vectors) {
+        in_pieces<T, WIDE>(edge_hidden, [&](int64_t first, auto count, auto vectors) {
             constexpr int C = decltype(vectors)::value;
-            int64_t width = 2 * edge_hidden;
-            for (int64_t j = begin; j < end; j++) {
-                Vec<T> sent[C], heard[C], gradient[C], by_sent[C] = {}, by_heard[C] = {}, total[C];
-                const T *here = nodes + (j - origin) * width + first, *by_here = by_sums + (j - origin) * edge_hidden + first;
+            int64_t width = this->width();
+            for (int64_t j = begin; j < end; j++) {  // what is sent
+                Vec<T> sent[C], by_sent[C] = {}, total[C];
+                const T* here = nodes + (j - origin) * width + first;
+                for (int c = 0; c < C; c++) sent[c] = load(here + c * LANES<T>, count - c * LANES<T>);
+                for (int64_t e = out.starts[j]; e < out.starts[j + 1]; e++) {
+                    int64_t other = out.others[e] - origin;
+                    const T* passed = by_sums + other * edge_hidden + first;
+                    terms<C>(total, nodes + other * width + edge_hidden, sent, of_edge, out.numbers[e], first, count);
+                    for (int c = 0; c < C; c++)
+                        by_sent[c] += total[c] <= 0 ? Vec<T>{} : load(passed + c * LANES<T>, count - c * LANES<T>);
+                }
+                T* to = by_nodes + (j - begin) * width + first;
+                for (int c = 0; c < C; c++) store(to + c * LANES<T>, by_sent[c], count - c * LANES<T>);
+            }
+            for (int64_t j = begin; j < end; j++) {  // what is heard
+                Vec<T> heard[C], gradient[C], by_heard[C] = {}, total[C];
+                const T *here = nodes + (j - origin) * width + edge_hidden + first;
+                const T *by_here = by_sums + (j - origin) * edge_hidden + first;
                 for (int c = 0; c < C; c++) {
-                    sent[c] = load(here + c * LANES<T>, count - c * LANES<T>);
-                    heard[c] = load(here + edge_hidden + c * LANES<T>, count - c * LANES<T>);
+                    heard[c] = load(here + c * LANES<T>, count - c * LANES<T>);
                     gradient[c] = load(by_here + c * LANES<T>, count - c * LANES<T>);
                 }
                 for (int64_t e = in.starts[j]; e < in.starts[j + 1]; e++) {
                     int64_t edge = in.numbers[e];
-                    terms<C>(total, nodes + (in.others[e] - origin) * width, heard, edge, first, count);
+                    terms<C>(total, nodes + (in.others[e] - origin) * width, heard, of_edge, edge, first, count);
                     for (int c = 0; c < C; c++) total[c] = total[c] <= 0 ? Vec<T>{} : gradient[c];
                     for (int c = 0; c < C; c++) by_heard[c] += total[c];
                     for (int64_t f = 0; by_edge && f < num_features; f++) {
@@ -95,28 +153,17 @@ template <class T> struct Round {
                         for (int lane = 0; lane < LANES<T>; lane++) by_features[edge * num_features + f] += sum[lane];
                     }
                 }
-                for (int64_t e = out.starts[j]; e < out.starts[j + 1]; e++) {
-                    int64_t other = out.others[e] - origin;
-                    const T* passed = by_sums + other * edge_hidden + first;
-                    terms<C>(total, nodes + other * width + edge_hidden, sent, out.numbers[e], first, count);
-                    for (int c = 0; c < C; c++)
-                        by_sent[c] += total[c] <= 0 ? Vec<T>{} : load(passed + c * LANES<T>, count - c * LANES<T>);
-                }
-                T* to = by_nodes + (j - begin) * width + first;
-                for (int c = 0; c < C; c++) {
-                    store(to + c * LANES<T>, by_sent[c], count - c * LANES<T>);
-                    store(to + edge_hidden + c * LANES<T>, by_heard[c], count - c * LANES<T>);
-                }
+                T* to = by_nodes + (j - begin) * width + edge_hidden + first;
+                for (int c = 0; c < C; c++) store(to + c * LANES<T>, by_heard[c], count - c * LANES<T>);
             }
         });
     }
 
     // A h and B h + b1 of some nodes.
-    void project(T* nodes, const T* states, const Weights<T>& by_input, int64_t origin, int64_t begin, int64_t end) const {
-        int64_t width = 2 * edge_hidden;
-        Matrix<T> to{nodes + (begin - origin) * width, width};
+    void project(T* nodes, const T* states, const Turned& turned, int64_t origin, int64_t begin, int64_t end) const {
+        Matrix<T> to{nodes + (begin - origin) * width(), width()};
         Matrix<const T> h{states + begin * latent, latent};
-        product<T>(to, {by_input.nodes_bias, 0}, h, {by_input.nodes, width}, end - begin, latent, width);
+        product<T>(to, {turned.nodes_bias, 0}, h, {turned.nodes, width()}, end - begin, latent, width());
     }
 
     // s, [h, u] and v of the nodes of a block.
@@ -124,24 +171,24 @@ template <class T> struct Round {
         Matrix<T> s, x, v;
     };
     Block block(T* room) const {
-        T *x = room + BLOCK * edge_hidden, *v = x + BLOCK * (latent + message);
-        return {{room, edge_hidden}, {x, latent + message}, {v, node_hidden}};
+        T *x = room + BLOCK * edge_hidden, *v = x + BLOCK * seen();
+        return {{room, edge_hidden}, {x, seen()}, {v, node_hidden}};
     }
-    int64_t block_size() const { return BLOCK * (edge_hidden + latent + message + node_hidden); }
+    int64_t block_size() const { return BLOCK * (edge_hidden + seen() + node_hidden); }
 
     void update(
-        const Block& here, const T* nodes, const T* states, const Weights<T>& by_input, int64_t origin, int64_t begin, int64_t end
+        const Block& here, const T* nodes, const T* states, const Turned& turned, int64_t origin, int64_t begin, int64_t end
     ) const {
         auto [s, x, v] = here;
-        int64_t rows = end - begin, seen = latent + message;
-        sum_terms(s.at, nodes, origin, begin, end);
-        product<T>(x.right(latent), {}, s, {by_input.last, message}, rows, edge_hidden, message);
+        int64_t rows = end - begin;
+        sum_terms(s.at, nodes, turned.edge, origin, begin, end);
+        product<T>(x.right(latent), {}, s, {turned.last, message}, rows, edge_hidden, message);
         for (int64_t r = 0; r < rows; r++) {
-            T *h = x.at + r * seen, *u = h + latent, of_sum = p ? p[begin + r] : 1, of_bias = q[begin + r];
+            T *h = x.at + r * seen(), *u = h + latent, of_sum = p ? p[begin + r] : 1, of_bias = q[begin + r];
             std::copy_n(states + (begin + r) * latent, latent, h);
-            for (int64_t c = 0; c < message; c++) u[c] = of_sum * u[c] + of_bias * by_input.last_bias[c];
+            for (int64_t c = 0; c < message; c++) u[c] = of_sum * u[c] + of_bias * weights.last_bias[c];
         }
-        product<T>(v, {by_input.update_bias, 0}, x, {by_input.update, node_hidden}, rows, seen, node_hidden, Relu());
+        product<T>(v, {weights.update_bias, 0}, x, {turned.update, node_hidden}, rows, seen(), node_hidden, Relu());
     }
 
     // Calls `each(begin, end, number)` for blocks of nodes, numbered by the thread that does them, from `first` on.
@@ -167,44 +214,46 @@ template <class T> struct Round {
                 each(groups[g], groups[g + 1], rooms.at + share * most * room, share, many ? 1 : threads);
     }
 
-    void forward(int threads, bool residual, T* result, const T* states, const Weights<T>& by_input) const {
+    void forward(int threads, bool residual, T* result, const T* states) const {
+        Turned turned(*this);
         Buffer<T> blocks(threads * block_size());
-        in_groups(threads, 2 * edge_hidden, [&](int64_t origin, int64_t limit, T* nodes, int first, int inside) {
+        in_groups(threads, width(), [&](int64_t origin, int64_t limit, T* nodes, int first, int inside) {
             in_blocks(origin, limit, first, inside, [&](int64_t begin, int64_t end, int) {
-                project(nodes, states, by_input, origin, begin, end);
+                project(nodes, states, turned, origin, begin, end);
             });
             in_blocks(origin, limit, first, inside, [&](int64_t begin, int64_t end, int number) {
                 Block here = block(blocks.at + number * block_size());
                 Matrix<T> to{result + begin * latent, latent};
-                update(here, nodes, states, by_input, origin, begin, end);
-                product<T>(to, {by_input.output_bias, 0}, here.v, {by_input.output, latent}, end - begin, node_hidden, latent);
+                update(here, nodes, states, turned, origin, begin, end);
+                product<T>(to, {weights.output_bias, 0}, here.v, {turned.output, latent}, end - begin, node_hidden, latent);
                 for (int64_t i = begin * latent; residual && i < end * latent; i++) result[i] += states[i];
             });
         });
     }
 
-    // The gradients of weights are as torch has them, outputs x inputs, one after the other in `by_weights`, and begin with
-    // zeros: those of A and B, b1, C (features x outputs), W2, b2, U, b3, V, b4.
+    // The gradients of the weights go to `by_weights`, one after the other, in the order and form in which weights are given.
     void backward(
         int threads, bool residual, bool edges_learn, T* by_states, T* by_features, T* by_weights, const T* gradient,
-        const T* states, const Weights<T>& by_input, const Weights<T>& by_output
+        const T* states
     ) const {
-        int64_t width = 2 * edge_hidden, seen = latent + message, of_block = block_size() + BLOCK * (seen + node_hidden + width);
+        int64_t of_block = block_size() + BLOCK * (seen() + node_hidden + width()), inputs = first_inputs();
         int64_t num_weights = 0, starts[9], sizes[] = {
-            width * latent, edge_hidden, num_features * edge_hidden, message * edge_hidden, message,
-            node_hidden * seen, node_hidden, latent * node_hidden, latent};
-        for (int i = 0; i < 9; i++) starts[i] = num_weights, num_weights += sizes[i];
-        Buffer<T> shares((threads - 1) * num_weights), blocks(threads * of_block);
-        std::fill(shares.at, shares.at + (threads - 1) * num_weights, T(0));
-        auto share_of = [&](int number) { return number == 0 ? by_weights : shares.at + (number - 1) * num_weights; };
-        in_groups(threads, width + edge_hidden, [&](int64_t origin, int64_t limit, T* nodes, int first, int inside) {
-            T* by_sums = nodes + (limit - origin) * width;
+            edge_hidden * inputs, edge_hidden, message * edge_hidden, message, node_hidden * seen(), node_hidden,
+            latent * node_hidden, latent};
+        for (int i = 0; i < 8; i++) starts[i] = num_weights, num_weights += sizes[i];
+        starts[8] = num_weights;  // of C, inputs x outputs
+        int64_t of_share = num_weights + num_features * edge_hidden;
+        Turned turned(*this);
+        Buffer<T> shares(threads * of_share), blocks(threads * of_block);
+        std::fill(shares.at, shares.at + threads * of_share, T(0));
+        in_groups(threads, width() + edge_hidden, [&](int64_t origin, int64_t limit, T* nodes, int first, int inside) {
+            T* by_sums = nodes + (limit - origin) * width();
             in_blocks(origin, limit, first, inside, [&](int64_t begin, int64_t end, int) {
-                project(nodes, states, by_input, origin, begin, end);
+                project(nodes, states, turned, origin, begin, end);
             });
             in_blocks(origin, limit, first, inside, [&](int64_t begin, int64_t end, int number) {
-                int64_t rows = end - begin;
-                T *by = share_of(number), *room = blocks.at + number * of_block;
+                int64_t rows = end - begin, seen = this->seen();
+                T *by = shares.at + number * of_share, *room = blocks.at + number * of_block;
                 Block here = block(room);
                 auto [s, x, v] = here;
                 Matrix<T> by_x{room + block_size(), seen}, by_v{by_x.at + BLOCK * seen, node_hidden}, by_u = by_x.right(latent);
@@ -213,36 +262,43 @@ template <class T> struct Round {
                 auto add_product = [&](T* to, Matrix<const T> a, Matrix<const T> b, int64_t outputs, int64_t inputs) {
                     product<T>({to, inputs}, {to, inputs}, a.turned(), b, outputs, rows, inputs);
                 };
-                update(here, nodes, states, by_input, origin, begin, end);
-                add_product(by + starts[7], g, v, latent, node_hidden);
-                add_columns(by + starts[8], g, rows, latent);
+                update(here, nodes, states, turned, origin, begin, end);
+                add_product(by + starts[6], g, v, latent, node_hidden);
+                add_columns(by + starts[7], g, rows, latent);
                 auto passed = [v = v.at](Vec<T> x, int64_t at, int64_t left) { return load(v + at, left) <= 0 ? Vec<T>{} : x; };
-                product<T>(by_v, {}, g, {by_output.output, node_hidden}, rows, latent, node_hidden, passed);
-                add_product(by + starts[5], by_v, x, node_hidden, seen);
-                add_columns<T>(by + starts[6], by_v, rows, node_hidden);
-                product<T>(by_x, {}, by_v, {by_output.update, seen}, rows, node_hidden, seen);
+                product<T>(by_v, {}, g, {weights.output, node_hidden}, rows, latent, node_hidden, passed);
+                add_product(by + starts[4], by_v, x, node_hidden, seen);
+                add_columns<T>(by + starts[5], by_v, rows, node_hidden);
+                product<T>(by_x, {}, by_v, {weights.update, seen}, rows, node_hidden, seen);
                 for (int64_t r = 0; r < rows; r++) {
                     T *by_h = by_x.at + r * seen, *by_here = by_h + latent, *to = by_states + (begin + r) * latent;
                     for (int64_t c = 0; c < latent; c++) to[c] = residual ? by_h[c] + g.at[r * latent + c] : by_h[c];
-                    for (int64_t c = 0; c < message; c++) by[starts[4] + c] += q[begin + r] * by_here[c];
+                    for (int64_t c = 0; c < message; c++) by[starts[3] + c] += q[begin + r] * by_here[c];
                     for (int64_t c = 0; p && c < message; c++) by_here[c] *= p[begin + r];
                 }
-                add_product(by + starts[3], by_u, s, message, edge_hidden);
-                product<T>(by_s, {}, by_u, {by_output.last, edge_hidden}, rows, message, edge_hidden);
+                add_product(by + starts[2], by_u, s, message, edge_hidden);
+                product<T>(by_s, {}, by_u, {weights.last, edge_hidden}, rows, message, edge_hidden);
             });
             in_blocks(origin, limit, first, inside, [&](int64_t begin, int64_t end, int number) {
-                T *by = share_of(number), *by_nodes = blocks.at + (number + 1) * of_block - BLOCK * width;
-                Matrix<const T> h{states + begin * latent, latent}, by_n{by_nodes, width};
-                Matrix<T> to{by_states + begin * latent, latent};
-                T* by_edge = edges_learn ? by + starts[2] : nullptr;
-                term_gradients(by_nodes, by_features, by_edge, by_sums, nodes, origin, begin, end);
-                product<T>(to, to, by_n, {by_output.nodes, latent}, end - begin, width, latent);
-                product<T>({by, latent}, {by, latent}, by_n.turned(), h, width, end - begin, latent);
-                add_columns(by + starts[1], by_n.right(edge_hidden), end - begin, edge_hidden);
+                int64_t rows = end - begin;
+                T *by = shares.at + number * of_share, *by_nodes = blocks.at + (number + 1) * of_block - BLOCK * width();
+                Matrix<const T> h{states + begin * latent, latent}, by_n{by_nodes, width()};
+                Matrix<T> to{by_states + begin * latent, latent}, by_first{by, inputs};
+                T* by_edge = edges_learn ? by + starts[8] : nullptr;
+                term_gradients(by_nodes, by_features, by_edge, by_sums, nodes, turned.edge, origin, begin, end);
+                product<T>(to, to, by_n, {turned.stacked, latent}, rows, width(), latent);
+                for (int part = 0; part < 2; part++) {
+                    Matrix<T> by_part = by_first.right(part * latent);
+                    Matrix<const T> by_rows = by_n.right(part * edge_hidden);
+                    product<T>(by_part, by_part, by_rows.turned(), h, edge_hidden, rows, latent);
+                }
+                add_columns(by + starts[1], by_n.right(edge_hidden), rows, edge_hidden);
             });
         });
-        for (int share = 0; share + 1 < threads; share++)
-            for (int64_t i = 0; i < num_weights; i++) by_weights[i] += shares.at[share * num_weights + i];
+        for (int share = 1; share < threads; share++)
+            for (int64_t i = 0; i < of_share; i++) shares.at[i] += shares.at[share * of_share + i];
+        std::copy_n(shares.at, num_weights, by_weights);
+        Turned::turn({by_weights + 2 * latent, inputs}, {shares.at + starts[8], edge_hidden}, num_features, edge_hidden);
     }
 };
 
@@ -259,16 +315,14 @@ template <class Run> int guarded(Run run) {
 }
 
 #define EXPORT(T, NAME)                                                                                                        \
-    extern "C" int NAME##_forward(                                                                                             \
-        const Round<T>* round, const Weights<T>* by_input, int threads, int residual, T* result, const T* states) {            \
-        return guarded([=] { round->forward(threads, residual, result, states, *by_input); });                                 \
+    extern "C" int NAME##_forward(const Round<T>* round, int threads, int residual, T* result, const T* states) {              \
+        return guarded([=] { round->forward(threads, residual, result, states); });                                            \
     }                                                                                                                          \
     extern "C" int NAME##_backward(                                                                                            \
-        const Round<T>* round, const Weights<T>* by_input, const Weights<T>* by_output, int threads, int residual,             \
-        int edges_learn, T* by_states, T* by_features, T* by_weights, const T* gradient, const T* states) {                    \
+        const Round<T>* round, int threads, int residual, int edges_learn, T* by_states, T* by_features, T* by_weights,        \
+        const T* gradient, const T* states) {                                                                                  \
         return guarded([=] {                                                                                                   \
-            round->backward(threads, residual, edges_learn, by_states, by_features, by_weights, gradient, states, *by_input,   \
-                            *by_output);                                                                                       \
+            round->backward(threads, residual, edges_learn, by_states, by_features, by_weights, gradient, states);             \
         });                                                                                                                    \
     }
 
