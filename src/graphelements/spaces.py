@@ -155,8 +155,11 @@ class Box(Space):
         return ((points >= lower - slack) & (points <= upper + slack)).all(-1)
 
     def surely_contains(self, points: Float[Tensor, "n dim"]) -> bool:
-        """Whether all points lie within the bounds, by one look at the least and the largest of each coordinate."""
+        """Whether all points lie within the bounds, by a look at the least and the largest number, then at those of each axis."""
         if len(points) == 0:
+            return True
+        least, most = points.aminmax()  # one look is faster than one at each axis
+        if max(self.lower) <= float(least) and float(most) <= min(self.upper):
             return True
         least, most = (each.tolist() for each in points.aminmax(dim=0))  # NaN is neither above nor below
         return all(a <= x for a, x in zip(self.lower, least, strict=True)) and all(

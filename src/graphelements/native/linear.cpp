@@ -420,19 +420,18 @@ extern "C" int linear_answers(
         for (size_t i = 0; i < firsts.size(); i++)
             if (!starts_of(firsts[i], given[i].items, given[i].count, num_items)) return 0;
         std::atomic<int> state{1};
+        std::atomic<int64_t> next{0};  // each thread takes the next item
         threads = int(std::min<int64_t>(threads, num_items));
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-        for (int share = 0; share < threads; share++) {
-            try {  // no exception may leave a thread
-                Worker worker(program, *mesh);
-                for (int64_t i = num_items * share / threads; i < num_items * (share + 1) / threads && state == 1; i++) {
-                    int64_t first = asked[i], count = asked[i + 1] - first;
-                    float* to = answers + first * program.out_channels;
-                    if (!worker.answer(to, given, firsts, i, queries->points + first * program.dim, count)) state = 0;
-                }
-            } catch (const std::bad_alloc&) {
-                state = -1;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+        try {  // no exception may leave a thread
+            Worker worker(program, *mesh);
+            for (int64_t i; state == 1 && (i = next++) < num_items;) {
+                int64_t first = asked[i], count = asked[i + 1] - first;
+                float* to = answers + first * program.out_channels;
+                if (!worker.answer(to, given, firsts, i, queries->points + first * program.dim, count)) state = 0;
             }
+        } catch (const std::bad_alloc&) {
+            state = -1;
         }
         return state;
     } catch (const std::bad_alloc&) {
