@@ -10,8 +10,10 @@ import torch
 from cases import MESHES, RAGGED_SFT, SPACES, random_item, seeded
 
 from graphelements.building import build_network
+from graphelements.checkpoints import load, save
 from graphelements.errors import InputError
 from graphelements.meshes import Mesh, MeshConfig, build_grid, grid_mesh, scattered_mesh
+from graphelements.network import GraphElementNetwork
 from graphelements.network_config import DEFAULT, PAPER
 from graphelements.samples import FunctionSamples, Queries, collate
 from graphelements.spaces import Box
@@ -166,3 +168,59 @@ def test_coarser_grids_have_the_numbers_of_the_finer_one():
     assert mesh.axes is not None
     double = replace(mesh, positions=mesh.positions.double(), axes=tuple(axis.double() for axis in mesh.axes))
     assert {m.positions.dtype for m in double.nested().nest} == {torch.float64}
+
+
+CAUTIOUS = replace(
+    PLAIN, cautious=True, gated=True, linear=True, norm="none", decoder_layers=1, relative=False, decoder_hidden=(8,)
+)
+
+
+def _learned(mesh):
+    """A cautious network that has been trained on one mesh, as far as its caution goes."""
+    network = build_network(RAGGED_SFT, CAUTIOUS).train()
+    network(random_item(RAGGED_SFT, seeded(2)), mesh)
+    return network.eval()
+
+
+def test_a_cautious_network_learns_as_any_other_does():
+    batch = collate([random_item(RAGGED_SFT, seeded(seed)) for seed in (2, 3)])
+    meshes = [grid_mesh(SPACE, k).nested() for k in (4, 9)]
+    cautious, other = (build_network(RAGGED_SFT, replace(CAUTIOUS, cautious=each)).train() for each in (True, False))
+    for mesh in (meshes, list(reversed(meshes))):
+        for name, outputs in cautious(batch, mesh).items():
+            assert torch.equal(outputs, other(batch, mesh)[name])
+    assert float(cautious.finest) == pytest.approx(float(union(meshes).mean_spacing.min()))
+    assert other.finest is None
+
+
+def test_a_mesh_finer_than_any_in_training_has_the_less_say_the_finer_it_is():
+    batch, known = random_item(RAGGED_SFT, seeded(1)), grid_mesh(SPACE, 5).nested()
+    network = _learned(known)
+    assert all(len(samples.points) > 0 for samples in batch.inputs.values())
+    assert len(batch.queries["flow"]) > 0
+    for resolution in (3, 5, 9, 17, 33):
+        mesh = replace(grid_mesh(SPACE, resolution), coarser=known)
+        share = min(1.0, float(union(mesh, 1).mean_spacing / network.finest))
+        before, network.finest = network.finest, None  # the same weights without caution
+        bold, coarse = network.predict(batch, mesh), network.predict(batch, known)
+        network.finest = before
+        answered = network.predict(batch, mesh)
+        for name in ("warmth", "flow"):  # fields; decoders are linear in what is read
+            torch.testing.assert_close(answered[name], coarse[name] + share * (bold[name] - coarse[name]), rtol=1e-4, atol=1e-5)
+        changed = answered["flow"] - bold["flow"]
+        assert (float(changed.abs().max()) > 1e-3 * float(bold["flow"].abs().max())) == (resolution > 5)
+
+
+def test_how_fine_the_meshes_of_training_were_is_kept_with_the_weights(tmp_path):
+    network = _learned(grid_mesh(SPACE, 4).nested())
+    save(network, tmp_path / "model.safetensors")
+    loaded = load(tmp_path / "model.safetensors")
+    assert isinstance(loaded, GraphElementNetwork)
+    assert network.finest is not None
+    assert torch.equal(loaded.finest, network.finest)
+    assert float(network.finest) > 0
+
+
+def test_caution_needs_coarser_meshes_to_leave_things_to():
+    with pytest.raises(InputError, match=r"set network.reads=all, or network.cautious=false"):
+        replace(DEFAULT, reads="finest", cautious=True)

@@ -46,6 +46,8 @@ DOUBT = 2.0  # what is left to coarser meshes before anything is learned: its si
 class GraphElementNetwork(SFTNetwork):
     """Learned encoders, message passing and decoders of one SFT; runs on any mesh, which it is given in the call."""
 
+    finest: Float[Tensor, ""] | None
+
     def __init__(
         self,
         sft: SFT,
@@ -71,17 +73,27 @@ class GraphElementNetwork(SFTNetwork):
         self.ears = ears
         self.field_encoder = field_encoder
         self.decoders = decoders
+        self.register_buffer("finest", torch.zeros(()) if config.cautious else None)  # 0: nothing was learned yet
         self.compiled_as_whole = False
         self.program: LinearProgram | None = None
 
     def forward(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """What the decoders put out for every query, in network units; `predict` gives answers in original units."""
         mesh = self.meshes(meshes, batch.num_items)
+        if self.training:
+            self.notice(mesh)
         inputs, frame = self.seen(batch, mesh.space)
         found = self.find(inputs, mesh)
         states, inputs = self.absorb(inputs, mesh, found)
         outputs = self.read(states, batch.queries, mesh, inputs, found)
         return {name: self.restored(name, output, batch.queries[name].items, frame) for name, output in outputs.items()}
+
+    @torch.no_grad()
+    def notice(self, mesh: MeshUnion) -> None:
+        """Remember the finest spacing of the meshes that a cautious network learns on."""
+        if self.finest is not None:
+            here = mesh.mean_spacing.min()
+            self.finest.copy_(torch.where(self.finest > 0, torch.minimum(self.finest, here), here))
 
     def absorb(
         self, inputs: Mapping[str, FunctionSamples], mesh: MeshUnion, found: Sequence[Found] | None = None
@@ -264,7 +276,10 @@ class GraphElementNetwork(SFTNetwork):
                 there = None if query.points is None else mesh.space.coordinates(query.points)
                 judged = there if there is not None or judged is None else latents.new_zeros(len(latents), mesh.space.dim)
             if self.share is not None and judged is not None:  # also without coarser meshes: all weights have gradients
-                left = mesh.has_coarser[query.items] * torch.sigmoid(self.share(judged) - DOUBT)
+                left = torch.sigmoid(self.share(judged) - DOUBT)
+                if self.finest is not None:
+                    left = left + (1 - left) * (1 - mesh.mean_spacing / self.finest).clamp(min=0)[query.items]
+                left = mesh.has_coarser[query.items] * left
                 latents = torch.lerp(latents, known.get(name, latents), left)
             found[name] = latents
         return found

@@ -34,6 +34,8 @@ class NetworkConfig:
     `passes`: above 1, samples are written again, each with what is read at its own place: what all samples together have said
     there. That lets them be weighed against each other, as residuals are in iterative solvers.
     `reads`: on nested meshes, queries read the "finest" mesh, or "all" of them, blended by shares that the network gives.
+    `cautious`: with `reads` "all", a mesh that is finer than any in training has the less say the finer it is, in proportion to
+    its spacing, and leaves the more to the coarser ones behind it. The network keeps the finest spacing it has learned on.
     `gated`: encoders and the reader that see offsets are `GatedPerceptron`s: what is linear in values, or states, stays so;
     octaves count among the values.
     `linear`: answers are linear in the values of all samples together, for any weights: encoders, messages, readers, ears and
@@ -74,6 +76,7 @@ class NetworkConfig:
     rounds: int | Literal["diameter"] = "diameter"
     passes: int = 1
     reads: Literal["finest", "all"] = "finest"
+    cautious: bool = False
     residual: bool = False
     norm: Literal["none", "layer"] = "none"
     aggregation: Literal["sum", "mean"] = "sum"
@@ -104,6 +107,10 @@ class NetworkConfig:
         require(
             not self.linear or self.rounds == 0 or (self.edges_see, self.nodes_see) != ("nothing", "nothing"),
             "messages of linear networks depend on edges: set network.edges_see=offset, or network.rounds=0",
+        )
+        require(
+            not self.cautious or self.reads == "all",
+            "cautious networks leave what is read to coarser meshes; set network.reads=all, or network.cautious=false",
         )
         require(
             self.num_heard > 0 or (self.hears == () and self.ear_layers == 0),

@@ -79,6 +79,12 @@ class MeshUnion:
         return self.spacing.log()
 
     @_constant
+    def mean_spacing(self) -> Float[Tensor, "items 1"]:
+        """The spacing of every item's mesh: the geometric mean over its nodes."""
+        nodes = torch.zeros_like(self.has_coarser).index_add(0, self.items, torch.ones_like(self.log_spacing)[:, None])
+        return (torch.zeros_like(nodes).index_add(0, self.items, self.log_spacing[:, None]) / nodes).exp()
+
+    @_constant
     def edge_features(self) -> Float[Tensor, "edges features"]:
         """The offset of every edge in units of its receiver's spacing, its length in the same units, and its level."""
         space, spacing = self.space, self.spacing[self.receivers][:, None] * self.space.unit_length

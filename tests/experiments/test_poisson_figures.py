@@ -17,6 +17,8 @@ from graphelements.experiments.summaries import summarised, table_of
 
 PICTURES = ("view.png", "pushes.png", "motions.png")  # of objects, without lines
 
+VARIANTS = {"default, not cautious", "default, trained up to 16x16"}
+
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_pictures_of_pushes_say_that_they_are_simulated(name: str) -> None:
@@ -42,8 +44,8 @@ def test_every_line_is_named_beside_its_end_and_no_two_names_overlap(tmp_path: P
         assert all(above.y0 > below.y1 - 2 for below, above in pairwise(boxes) if above.x0 < below.x1)
         assert all(box.y1 <= figure.bbox.y1 and box.x1 <= figure.bbox.x1 for box in boxes)
     shown = {text.get_text().replace("\n", " ") for axes in figure.axes for text in [*axes.texts, *axes.get_xticklabels()]}
-    expected = {line["label"] for line in summary["lines"]} - {"default, nothing above 7x7"}  # is behind `default` up to 7x7
-    expected = {"default (ours)", "default, nothing above 7x7"} if name == "larger_meshes.png" else expected
+    expected = {line["label"] for line in summary["lines"]} - VARIANTS  # behind `default` up to 7x7
+    expected = {"default (ours)", *VARIANTS} if name == "larger_meshes.png" else expected
     assert expected <= shown
 
 
@@ -89,9 +91,12 @@ def test_the_drawn_points_are_the_means(tmp_path: Path) -> None:
     summary = summarised(chosen, write_all(tmp_path, chosen), "generated houses", "houses.npz", quick=False)
     figure = FIGURES["poisson-square"]["larger_meshes.png"](summary)
     assert figure is not None
-    left, right = figure.axes
+    left, middle, right = figure.axes
     sizes = np.array([2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32])
-    errors = [place * 1.05 / sizes for place in (3, 11, 4, 5)]  # default, to 7x7, near, nodes: by their places among the curves
+    errors = [place * 1.05 / sizes for place in (3, 4, 5)]  # default, near, nodes: by their places among the curves
+    relative = 5 * [7 / sizes[5:]]  # and the variants of default
+    for line, values in zip(middle.get_lines(), relative, strict=True):
+        assert np.asarray(line.get_xydata()) == pytest.approx(np.column_stack([sizes[5:], values]))
     for axes, expected in ((left, [*errors, 1 / sizes**2]), (right, 4 * [0.1 * sizes**2])):
         for line, values in zip(axes.get_lines(), expected, strict=True):
             drawn = np.asarray(line.get_xydata())

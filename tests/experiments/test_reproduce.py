@@ -57,7 +57,7 @@ def names(work: Reproduction) -> set[str]:
 def test_cells_are_curves_times_seeds_seed_by_seed() -> None:
     cells = cells_of(get_experiment("poisson-square"), 2)
     curves = ["paper", "paper-grid", "default", "near", "nodes", "small", "paper-moving", "np", "np-tuned", "attention"]
-    curves.append("default-to-7x7")
+    curves += ["default-incautious", "default-to-16x16"]
     assert [cell.name for cell in cells] == [f"{curve}-{seed}" for seed in (0, 1) for curve in curves]
     some = cells_of(get_experiment("poisson-square"), None, "np,paper-grid-2")
     assert [cell.name for cell in some] == ["np-0", "np-1", "paper-grid-2", "np-2"]
@@ -67,7 +67,7 @@ def test_cells_are_curves_times_seeds_seed_by_seed() -> None:
 def test_unknown_cells_are_refused_with_the_choices(only: str) -> None:
     with pytest.raises(
         InputError,
-        match=r"the curves are paper, paper-grid, default, near, .*, attention, default-to-7x7 and the seeds below 3",
+        match=r"the curves are paper, paper-grid, default, near, .*, .*, default-to-16x16 and the seeds below 3",
     ):
         cells_of(get_experiment("poisson-square"), None, only)
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, Tol's teal, indigo and wine, which colour-blind readers can tell apart; markers say the same
 STYLES = {
     "default": ("#0072B2", "o"),
-    "default-to-7x7": ("#56B4E9", "x"),
+    "default-incautious": ("#56B4E9", "x"),
+    "default-to-16x16": ("#D55E00", "d"),
     "paper-grid": ("#E69F00", "s"),
     "paper": ("#CC79A7", "^"),
     "near": ("#332288", "p"),
@@ -57,13 +58,14 @@ def draw_line(axes: Axes, line: Summary, sizes: Sequence[int], quantity: str = "
 
 def label_ends(axes: Axes, labels: Sequence[Label]) -> None:
     """The names of lines at their right ends, moved apart where they would overlap."""
-    low, high = np.log(axes.get_ylim())
+    onto, back = (np.log, np.exp) if axes.get_yscale() == "log" else (np.array, np.array)  # as places are spread on the axis
+    low, high = onto(axes.get_ylim())
     labels = sorted(labels)
-    places, gap = np.log([value for value, *_ in labels]), 0.05 * (high - low)
+    places, gap = onto([value for value, *_ in labels]), 0.05 * (high - low)
     for _ in range(200):
         overlaps = np.maximum(gap - np.diff(places), 0) / 2
         places += np.append(0, overlaps) - np.append(overlaps, 0)
-    for place, (_, name, colour) in zip(np.exp(places).tolist(), labels, strict=True):
+    for place, (_, name, colour) in zip(back(places).tolist(), labels, strict=True):
         beside = axes.get_yaxis_transform()
         axes.annotate(name, (1.0, place), (6, 0), beside, "offset points", color=colour, va="center", fontsize=10)
 

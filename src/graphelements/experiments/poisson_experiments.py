@@ -10,6 +10,9 @@ LARGER = (8, 10, 12, 16, 24, 32)
 OPTIMISED_MESHES = "optimised-meshes"
 """The experiment that optimises the meshes of trained networks; `poisson-square` draws its curve beside its own."""
 
+TO_16X16 = ("batches.large_share=0.15",)
+"""`default` with meshes of 8x8 to 16x16 nodes in training."""
+
 LABELS = (("fem", "finite elements"), ("mean", "mean temperature"))
 
 POISSON_SQUARE = Experiment(
@@ -26,7 +29,8 @@ POISSON_SQUARE = Experiment(
         Curve("np", "neural process", "np"),
         Curve("np-tuned", "neural process, tuned", "np-tuned"),
         Curve("attention", "attention", "attention"),
-        Curve("default-to-7x7", "default, nothing above 7x7", "default", ("batches.large_share=0",), SIZES + LARGER),
+        Curve("default-incautious", "default, not cautious", "default", ("network.cautious=false",), SIZES + LARGER),
+        Curve("default-to-16x16", "default, trained up to 16x16", "default", TO_16X16, SIZES + LARGER),
     ),
     against=(*(("default", other) for other in ("np", "np-tuned", "attention", "fem", "near")), ("near", "fem")),
     labels=LABELS,
@@ -71,6 +75,7 @@ CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
         "values without cells, all heard": ("network.samples_see=value", EVERY),
         "absolute values": ("network.relative=false",),
         "one mesh a step": ("batches.meshes=1",),
+        "nothing above 7x7, cautious": ("batches.large_share=0", "network.cautious=true"),
         "no augmentation": ("batches.symmetries=",),
         "wider": ("network.latent_size=48", "network.edge_hidden=64", "network.encoder_hidden=96", "network.decoder_hidden=96"),
         "Adam": ("training.optimizer=adam", "training.learning_rate=0.003"),
@@ -94,14 +99,20 @@ CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 """Changes of two presets, one a line: of `default`, and of `nodes`, in which everything goes by the mesh."""
 
+BEFORE: dict[str, tuple[str, ...]] = {"default": (*TO_16X16, "network.cautious=false"), "nodes": ()}
+"""What is changed from: `default` before its last change, which is the line "nothing above 7x7, cautious"."""
+
 
 def _curve(preset: str, label: str, settings: tuple[str, ...] = ()) -> Curve:
     name = f"{preset} {label}".lower().replace(",", "").replace(" ", "-")
     return Curve(name, f"{preset}: {label}", preset, settings, (4, 7, 16))
 
 
-UNCHANGED = {preset: _curve(preset, "unchanged") for preset in CHANGES}
-CHANGED = {preset: [_curve(preset, *change) for change in changes.items()] for preset, changes in CHANGES.items()}
+UNCHANGED = {preset: _curve(preset, "unchanged", BEFORE[preset]) for preset in CHANGES}
+CHANGED = {
+    preset: [_curve(preset, label, (*BEFORE[preset], *settings)) for label, settings in changes.items()]
+    for preset, changes in CHANGES.items()
+}
 
 DEFAULT_ABLATION = Experiment(
     "default-ablation",

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 ELEMENTS = "#000000"
 ELEMENTS_LABEL = "finite elements"
-TO_7X7 = "default-to-7x7"  # up to 7x7 it hides behind `default`
+VARIANTS = ("default-incautious", "default-to-16x16")  # up to 7x7 they hide behind `default`
 
 
 def draw_errors(summary: Summary) -> Figure:
     """The paper's first result: error against resolution, methods without a mesh as level lines."""
     figure, (axes,) = new_figure(1, (8.0, 4.6), summary)
-    labels = [draw_line(axes, line, SIZES) for line in summary["lines"] if curve_of(line) != TO_7X7]
+    labels = [draw_line(axes, line, SIZES) for line in summary["lines"] if curve_of(line) not in VARIANTS]
     mean = summary["references"]["mean temperature"]["0"]["mean"]
     for curve, errors in summary["optimised"].items():
         colour, marker = STYLES[curve]
@@ -37,26 +37,30 @@ def draw_errors(summary: Summary) -> Figure:
 
 
 def draw_larger_meshes(summary: Summary) -> Figure | None:
-    """Error and time of ours and of finite elements, far beyond the resolutions of training."""
-    lines = lines_of(summary, "default", TO_7X7, "near", "nodes")
+    """Error and time of ours and of finite elements, far beyond the resolutions of training; errors also against those at 7x7."""
+    lines, variants = lines_of(summary, "default", "near", "nodes"), lines_of(summary, *VARIANTS)
     if not lines:
         return None
-    line = lines[0]
+    line, last = lines[0], SIZES[-1]
     sizes = [int(key) for key in line["errors"]]
-    figure, (left, right) = new_figure(2, (11.0, 4.4), summary | {"lines": lines})
-    for axes, quantity, name in (
-        (left, "mean", "mean squared error"),
-        (right, "seconds_per_scenario", "milliseconds a scenario"),
-    ):
-        axes.axvspan(min(line["trained_on"]), max(line["trained_on"]), color="#000000", alpha=0.06, linewidth=0)
+    figure, panels = new_figure(3, (16.0, 4.6), summary | {"lines": [*lines, *variants]})
+    names = "mean squared error", f"error, times that at {last}x{last}", "milliseconds a scenario"
+    for axes, name in zip(panels, names, strict=True):
         axes.set_xscale("log")
-        drawn = [each for each in lines if axes is left or curve_of(each) != TO_7X7]  # as fast as `default`
-        labels = [*(draw_line(axes, each, sizes, quantity) for each in drawn), _draw_elements(axes, summary, sizes, quantity)]
-        finish(axes, sizes, name)
+        relative, quantity = axes is panels[1], "seconds_per_scenario" if axes is panels[2] else "mean"
+        shown = [size for size in sizes if size >= last] if relative else sizes
+        drawn = [_against(each, last) for each in (*lines, *variants)] if relative else lines
+        labels = [draw_line(axes, each, shown, quantity) for each in drawn]
+        if not relative:
+            axes.axvspan(min(line["trained_on"]), max(line["trained_on"]), color="#000000", alpha=0.06, linewidth=0)
+            labels.append(_draw_elements(axes, summary, sizes, quantity))
+        finish(axes, shown, name)
+        if relative:
+            axes.set_yscale("linear")
         label_ends(axes, labels)
-    place = left.get_xaxis_transform()
+    place = panels[0].get_xaxis_transform()
     note = {"textcoords": "offset points", "ha": "right", "color": FAINT, "fontsize": 9}
-    left.annotate("sizes in training", (max(line["trained_on"]), 0.95), (-4, 0), place, **note)
+    panels[0].annotate(f"sizes in training of {line['preset']}", (max(line["trained_on"]), 0.95), (-4, 0), place, **note)
     return figure
 
 
@@ -90,6 +94,12 @@ FIGURES: dict[str, dict[str, Callable[[Summary], Figure | None]]] = {
     "poisson-ablation": {"ablation.png": draw_ablation},
     "default-ablation": {},
 }
+
+
+def _against(line: Summary, size: int) -> Summary:
+    """A line whose errors are ratios to that at a size."""
+    base = line["errors"][str(size)]["mean"]
+    return line | {"errors": {key: error | {"mean": error["mean"] / base, "std": None} for key, error in line["errors"].items()}}
 
 
 def _draw_elements(axes: Axes, summary: Summary, sizes: Sequence[int], quantity: str = "mean") -> Label:

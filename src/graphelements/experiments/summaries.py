@@ -85,7 +85,7 @@ def _add(lines: dict[str, Summary], curve: Curve, evaluations: list[dict[str, An
             "settings": list(curve.settings),
             "num_weights": trained[0].get("num_weights"),
             "steps": trained[0]["training"]["steps"],
-            "trained_on": [*trained[0]["batches"]["resolutions"], *trained[0]["batches"].get("large_resolutions", [])],
+            "trained_on": _sizes_of(trained[0]["batches"]),
             **{name: value for name, value in trained[0]["batches"].items() if name == AUGMENTATION},
             "also": ending != "",
             "cells": [],
@@ -101,6 +101,11 @@ def _add(lines: dict[str, Summary], curve: Curve, evaluations: list[dict[str, An
         if key is not None:
             scores.setdefault(str(key), []).append(score)
     line["errors"] |= {key: _over_seeds(of_seeds, of_seeds) for key, of_seeds in scores.items()}
+
+
+def _sizes_of(batches: Mapping[str, Any]) -> list[int]:
+    """The resolutions of the meshes in training."""
+    return [*batches["resolutions"], *(batches["large_resolutions"] if batches.get("large_share") else [])]
 
 
 def _over_seeds(scores: Sequence[Mapping[str, Any]], timed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

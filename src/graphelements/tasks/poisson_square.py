@@ -68,9 +68,10 @@ OURS = replace(  # the problem is linear; queries hear all heaters, and up to si
         num_heard=2 * MAX_HEATERS,
         hears=("heaters",),
         ear_layers=2,
+        cautious=True,
     ),
     mesh=replace(NEAR.mesh, nesting_ratio=3.0),
-    batches=replace(NEAR.batches, nesting_ratios=(3.0, 3.0, 2.0)),
+    batches=replace(NEAR.batches, nesting_ratios=(3.0, 3.0, 2.0), large_share=0.0),
     training=replace(NEAR.training, steps=6000, validate_every=2000),
 )
 SMALL = replace(  # for speed: narrow, and on grids, where nothing is searched for
@@ -85,9 +86,10 @@ SMALL = replace(  # for speed: narrow, and on grids, where nothing is searched f
         ear_layers=1,
         representation="multilinear",
         reads="finest",
+        cautious=False,
     ),
     mesh=MeshConfig(),
-    batches=replace(OURS.batches, random_meshes=0.0, nesting_ratios=(2.0,)),
+    batches=replace(NEAR.batches, random_meshes=0.0, nesting_ratios=(2.0,)),
 )
 
 PRESETS = {
