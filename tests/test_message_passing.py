@@ -120,6 +120,14 @@ def test_tables_of_another_graph_are_refused():
         layer(torch.zeros(12, 6), other)
 
 
+@pytest.mark.parametrize("latent, num_features", [(6, 3), (6, 0), (5, 2), (7, 0)])
+def test_states_and_features_of_other_widths_never_reach_cpp(latent, num_features):
+    layer, graph = MessagePassing(6, 5, 8, 7, feature_size=2), graph_of(*random_graph("directed"), 12, num_features)
+    graph = replace(graph, tables=build_tables(graph.senders, graph.receivers, 12))
+    with pytest.raises(InputError, match=rf"states of {latent} and features of {num_features} numbers need layers with"):
+        layer(torch.zeros(12, latent), graph)
+
+
 def test_a_node_without_incoming_edges_hears_nothing():
     layer = MessagePassing(3, 4, 5, 5)
     graph = graph_of(torch.tensor([0]), torch.tensor([1]), 3, 0)

@@ -17,6 +17,7 @@ from graphelements.network import GraphElementNetwork
 from graphelements.network_config import DEFAULT, PAPER
 from graphelements.samples import FunctionSamples, Queries, collate
 from graphelements.spaces import Box
+from graphelements.training import TrainingConfig, fit
 from graphelements.unions import union
 
 SPACE = RAGGED_SFT.space
@@ -177,20 +178,37 @@ CAUTIOUS = replace(
 
 def _learned(mesh):
     """A cautious network that has been trained on one mesh, as far as its caution goes."""
-    network = build_network(RAGGED_SFT, CAUTIOUS).train()
-    network(random_item(RAGGED_SFT, seeded(2)), mesh)
+    network = build_network(RAGGED_SFT, CAUTIOUS)
+    network.notice(mesh)
     return network.eval()
 
 
-def test_a_cautious_network_learns_as_any_other_does():
-    batch = collate([random_item(RAGGED_SFT, seeded(seed)) for seed in (2, 3)])
-    meshes = [grid_mesh(SPACE, k).nested() for k in (4, 9)]
-    cautious, other = (build_network(RAGGED_SFT, replace(CAUTIOUS, cautious=each)).train() for each in (True, False))
-    for mesh in (meshes, list(reversed(meshes))):
-        for name, outputs in cautious(batch, mesh).items():
-            assert torch.equal(outputs, other(batch, mesh)[name])
-    assert float(cautious.finest) == pytest.approx(float(union(meshes).mean_spacing.min()))
-    assert other.finest is None
+@pytest.mark.parametrize("training", [True, False])
+def test_a_cautious_network_learns_as_any_other_does(training):
+    batch = collate([random_item(RAGGED_SFT, seeded(seed)) for seed in (1, 4)])
+    meshes, found = [grid_mesh(SPACE, k).nested() for k in (4, 9)], []
+    for cautious in (True, False):
+        network = build_network(RAGGED_SFT, replace(CAUTIOUS, cautious=cautious)).train(
+            training
+        )  # if not: it knows of no mesh yet
+        positions = [mesh.positions.clone().requires_grad_() for mesh in meshes]
+        moved = [mesh.moved(places) for mesh, places in zip(meshes, positions, strict=True)]
+        for order in (moved, list(reversed(moved))) if training else (moved,):
+            if training:
+                network.notice(order)
+            outputs = network(batch, order)
+        found.append([*outputs.values(), *torch.autograd.grad(sum(rows.square().sum() for rows in outputs.values()), positions)])
+    assert all(torch.equal(*both) for both in zip(*found, strict=True))
+    assert all(rows.isfinite().all() for rows in found[0])
+
+
+def test_fit_notices_the_finest_mesh_of_all_items():
+    batch = collate([random_item(RAGGED_SFT, seeded(seed)) for seed in (1, 4)])
+    meshes = [grid_mesh(SPACE, k).nested() for k in (9, 4)]
+    network = build_network(RAGGED_SFT, CAUTIOUS)
+    network.fit_normalisation([batch])
+    for _ in fit(network, lambda step: (batch, meshes[step]), TrainingConfig(steps=2, compile="off")):
+        assert float(network.finest) == pytest.approx(float(union(meshes[0], 1).mean_spacing))
 
 
 def test_a_mesh_finer_than_any_in_training_has_the_less_say_the_finer_it_is():

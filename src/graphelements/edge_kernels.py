@@ -76,18 +76,24 @@ class CompiledRound(torch.autograd.Function):
         return by_states, by_features, *found, None, None, None, None
 
 
-def _call(
-    name: str, tables: EdgeTables, given: Sequence[Tensor | None], options: Sequence[bool], made: Sequence[Tensor | None]
-) -> None:
-    """Run a function of `native/rounds.cpp` for what `CompiledRound` takes; `made` are the rows that go before the states."""
+def _call(name: str, tables: EdgeTables, given: Sequence[Any], options: Sequence[bool], made: Sequence[Tensor | None]) -> None:
+    """Run a function of `native/rounds.cpp` for the tensors that `CompiledRound` takes; `made` go before the states."""
     kept = [None if each is None else each.contiguous() for each in given]  # as long as addresses of them are in use
     states, features, *weights, of_sums, of_bias = kept
-    first, _, last, _, update, _, *_ = weights
+    first, _, last, _, update, _, output, _ = weights
     kinds = {each.dtype for each in kept if each is not None}
     require(
         len(kinds) == 1, f"a round needs one precision for states, features, degrees and weights; got {sorted(map(str, kinds))}"
     )
-    sizes = states.shape[1], len(last), len(first), len(update), features.shape[1]
+    latent, num_features = states.shape[1], features.shape[1]
+    seen = [first.shape[1], last.shape[1], update.shape[1], output.shape[1], len(output)]
+    fits = [2 * latent + num_features, len(first), latent + len(last), len(update), latent]
+    require(
+        seen == fits,
+        f"states of {latent} and features of {num_features} numbers need layers with {fits[:-1]} inputs and {latent} outputs; "
+        f"got {seen[:-1]} and {seen[-1]}",
+    )
+    sizes = latent, len(last), len(first), len(update), num_features
     edges = tables.groups, *tables.incoming, *tables.outgoing
     here = numbers(len(tables.groups) - 1, *sizes, *edges, features, of_sums, of_bias, *weights)
     function = getattr(library("rounds"), f"round_{PRECISIONS[states.dtype]}_{name}")

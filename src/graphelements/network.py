@@ -80,8 +80,6 @@ class GraphElementNetwork(SFTNetwork):
     def forward(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """What the decoders put out for every query, in network units; `predict` gives answers in original units."""
         mesh = self.meshes(meshes, batch.num_items)
-        if self.training:
-            self.notice(mesh)
         inputs, frame = self.seen(batch, mesh.space)
         found = self.find(inputs, mesh)
         states, inputs = self.absorb(inputs, mesh, found)
@@ -89,10 +87,10 @@ class GraphElementNetwork(SFTNetwork):
         return {name: self.restored(name, output, batch.queries[name].items, frame) for name, output in outputs.items()}
 
     @torch.no_grad()
-    def notice(self, mesh: MeshUnion) -> None:
-        """Remember the finest spacing of the meshes that a cautious network learns on."""
+    def notice(self, meshes: Meshes) -> None:
+        """Remember the finest spacing of all meshes that a cautious network learns on, graded ones included."""
         if self.finest is not None:
-            here = mesh.mean_spacing.min()
+            here = self.meshes(meshes).mean_spacing.min().to(self.finest)
             self.finest.copy_(torch.where(self.finest > 0, torch.minimum(self.finest, here), here))
 
     def absorb(
@@ -277,8 +275,9 @@ class GraphElementNetwork(SFTNetwork):
                 judged = there if there is not None or judged is None else latents.new_zeros(len(latents), mesh.space.dim)
             if self.share is not None and judged is not None:  # also without coarser meshes: all weights have gradients
                 left = torch.sigmoid(self.share(judged) - DOUBT)
-                if self.finest is not None:
-                    left = left + (1 - left) * (1 - mesh.mean_spacing / self.finest).clamp(min=0)[query.items]
+                if self.finest is not None and not self.training:  # no mesh of training is beyond it
+                    beyond = (1 - mesh.mean_spacing / self.finest.clamp(min=1e-6)).clamp(min=0)
+                    left = left + (1 - left) * beyond[query.items]
                 left = mesh.has_coarser[query.items] * left
                 latents = torch.lerp(latents, known.get(name, latents), left)
             found[name] = latents

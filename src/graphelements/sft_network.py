@@ -56,6 +56,9 @@ class SFTNetwork(nn.Module, ABC):
     def predict(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """Answers in original units to any number of queries, in bounded memory and without gradients."""
 
+    def notice(self, meshes: Meshes) -> None:
+        """Remember what has to be known later of the meshes of a training step; here nothing."""
+
     def seen(self, batch: SFTBatch, space: Space | None = None) -> tuple[dict[str, FunctionSamples], Frame | None]:
         """The inputs as encoders see them: values in network units, and with "cell" what the samples stand for besides; with
         "box" samples of equal values are one.

@@ -122,6 +122,7 @@ def fit(
                 for group in optimizer.param_groups:
                     group["lr"] = config.rate(step)
             whole, meshes = batch_of(step)
+            network.notice(meshes)
             batch, meshes = share(whole, meshes, fabric.global_rank, fabric.world_size)
             if step == first:
                 network.validate(batch, meshes)

@@ -59,8 +59,8 @@ def draw_larger_meshes(summary: Summary) -> Figure | None:
             axes.set_yscale("linear")
         label_ends(axes, labels)
     place = panels[0].get_xaxis_transform()
-    note = {"textcoords": "offset points", "ha": "right", "color": FAINT, "fontsize": 9}
-    panels[0].annotate(f"sizes in training of {line['preset']}", (max(line["trained_on"]), 0.95), (-4, 0), place, **note)
+    note = {"textcoords": "offset points", "ha": "left", "color": FAINT, "fontsize": 9}
+    panels[0].annotate(f"sizes in training\nof {line['preset']}", (min(line["trained_on"]), 0.15), (6, 0), place, **note)
     return figure
 
 

@@ -58,9 +58,6 @@ template <class T, int MOST = COLUMNS, class Each> inline void in_pieces(int64_t
             if (count >= C * LANES<T>) each(first, Count<C * LANES<T>>(), chosen);
             else each(first, count, chosen);
         };
-        if constexpr (MOST >= 4) {
-            if (number == 4) call(std::integral_constant<int, 4>());
-        }
         if constexpr (MOST >= 3) {
             if (number == 3) call(std::integral_constant<int, 3>());
         }
@@ -142,9 +139,10 @@ void product(
                 [&](Vec<T> x, int64_t at, int64_t left) { return after(x, r * to.row + first + at, left); });
             r += R;
         };
-        while (r < rows) {  // a tile of less than 4 rows keeps a processor waiting: 4 and 4, not 6 and 2
+        while (r < rows) {
             int64_t left = rows - r;
-            if (left >= ROWS && left != ROWS + 2) next(std::integral_constant<int, ROWS>());
+            bool halves = ROWS == 6 && left == 8;  // 4 and 4, not 6 and 2: so few rows keep a processor waiting
+            if (left >= ROWS && !halves) next(std::integral_constant<int, ROWS>());
             else if (left >= 4) next(std::integral_constant<int, 4>());
             else if (left >= 2) next(std::integral_constant<int, 2>());
             else next(std::integral_constant<int, 1>());

@@ -9,6 +9,8 @@
 
 #include "matrices.h"
 
+#include <atomic>
+
 namespace {
 
 constexpr int WIDE = 3;  // vectors of a row that go through the edges of a node together
@@ -191,27 +193,41 @@ template <class T> struct Round {
         product<T>(v, {weights.update_bias, 0}, x, {turned.update, node_hidden}, rows, seen(), node_hidden, Relu());
     }
 
+    // Calls `each(share)` for so many shares, each by one thread; that memory was too little is told when all have ended.
+    template <class Each> static void in_shares(int shares, Each each) {
+        std::atomic<bool> failed{false};
+#pragma omp parallel for num_threads(shares) schedule(static, 1) if (shares > 1)
+        for (int share = 0; share < shares; share++) {
+            try {  // no exception may leave a thread
+                each(share);
+            } catch (const std::bad_alloc&) {
+                failed = true;
+            }
+        }
+        if (failed) throw std::bad_alloc();
+    }
+
     // Calls `each(begin, end, number)` for blocks of nodes, numbered by the thread that does them, from `first` on.
     template <class Each> static void in_blocks(int64_t begin, int64_t end, int first, int threads, Each each) {
         int64_t blocks = (end - begin + BLOCK - 1) / BLOCK;
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-        for (int share = 0; share < threads; share++)
+        in_shares(threads, [&](int share) {
             for (int64_t b = blocks * share / threads; b < blocks * (share + 1) / threads; b++)
                 each(begin + b * BLOCK, std::min(end, begin + (b + 1) * BLOCK), first + share);
+        });
     }
 
-    // Calls `each(begin, end, room, number, threads)` for groups of nodes: many groups are shared among threads, of few every one
-    // is. `room` is for that many numbers a node.
+    // Calls `each(begin, end, room, number, threads)` for groups of nodes: many or small groups are shared among threads, of few
+    // large ones every one is. `room` is for that many numbers a node.
     template <class Each> void in_groups(int threads, int64_t room, Each each) const {
         int64_t most = 0;
         for (int64_t g = 0; g < num_groups; g++) most = std::max<int64_t>(most, groups[g + 1] - groups[g]);
-        bool many = num_groups >= threads;
-        int together = many ? threads : 1;
+        bool many = num_groups >= threads || (num_groups > 1 && most <= 4 * BLOCK);
+        int together = many ? int(std::min<int64_t>(threads, num_groups)) : 1;
         Buffer<T> rooms(together * most * room);
-#pragma omp parallel for num_threads(together) schedule(static, 1) if (together > 1)
-        for (int share = 0; share < together; share++)
+        in_shares(together, [&](int share) {
             for (int64_t g = num_groups * share / together; g < num_groups * (share + 1) / together; g++)
                 each(groups[g], groups[g + 1], rooms.at + share * most * room, share, many ? 1 : threads);
+        });
     }
 
     void forward(int threads, bool residual, T* result, const T* states) const {
