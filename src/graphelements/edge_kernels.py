@@ -78,7 +78,7 @@ class CompiledRound(torch.autograd.Function):
 
 def _call(name: str, tables: EdgeTables, given: Sequence[Any], options: Sequence[bool], made: Sequence[Tensor | None]) -> None:
     """Run a function of `native/rounds.cpp` for the tensors that `CompiledRound` takes; `made` go before the states."""
-    kept = [None if each is None else each.contiguous() for each in given]  # as long as addresses of them are in use
+    kept: list[Any] = [None if each is None else each.contiguous() for each in given]  # as long as addresses of them are in use
     states, features, *weights, of_sums, of_bias = kept
     first, _, last, _, update, _, output, _ = weights
     kinds = {each.dtype for each in kept if each is not None}

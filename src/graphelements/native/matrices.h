@@ -87,6 +87,7 @@ inline void tile(
     for (int r = 0; r < R; r++)
         for (int c = 0; c < C; c++)
             sums[r][c] = from.at ? load(from.at + r * from.row + c * LANES<T>, columns - c * LANES<T>) : Vec<T>{};
+#pragma GCC unroll 4
     for (int64_t k = 0; k < depth; k++) {
         for (int c = 0; c < C; c++) row[c] = load(b.at + k * b.row + c * LANES<T>, LANES<T>);
         for (int r = 0; r < R; r++) {
