@@ -26,7 +26,7 @@ def run_demo(out: str) -> None:
         if not exists(houses[name]):
             typer.echo(f"{name}: {num} random houses, 32 scenarios each, solved on 250 x 250 nodes")
             data.generate(TASK.name, houses[name], num, seed)
-    typer.echo(f"training the default network on meshes from 2x2 to 16x16, {STEPS} steps")
+    typer.echo(f"training the default network on meshes from 2x2 to 7x7, {STEPS} steps")
     run = folder / "run"
     settings = [f"training.steps={STEPS}", "training.validate_every=800"]
     train.train(TASK.name, houses["train"], run, "default", settings)
