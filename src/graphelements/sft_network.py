@@ -38,6 +38,8 @@ class Frame:
 class SFTNetwork(nn.Module, ABC):
     """A learned SFT: what `fit` trains and a checkpoint holds. Abstract; networks are final."""
 
+    finest: Float[Tensor, ""] | None
+
     def __init__(self, sft: SFT, config: AnyNetworkConfig) -> None:
         super().__init__()
         self.sft = sft
@@ -47,6 +49,8 @@ class SFTNetwork(nn.Module, ABC):
         self.output_scales = Normalisers({f.name: f.channels for f in sft.outputs})
         self.cell_scales = Normalisers({f.name: sft.space.dim for f in sft.inputs if config.samples_see in LIKENESS})
         self.compiled_kernels = False  # for networks that have any
+        cautious = isinstance(config, NetworkConfig) and config.cautious
+        self.register_buffer("finest", torch.zeros(()) if cautious else None)  # 0: nothing was learned yet
 
     @abstractmethod
     def forward(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
@@ -56,8 +60,12 @@ class SFTNetwork(nn.Module, ABC):
     def predict(self, batch: SFTBatch, meshes: Meshes) -> dict[str, Float[Tensor, "_queries _channels"]]:
         """Answers in original units to any number of queries, in bounded memory and without gradients."""
 
+    @torch.no_grad()
     def notice(self, meshes: Meshes) -> None:
-        """Remember what has to be known later of the meshes of a training step; here nothing."""
+        """Remember the finest spacing of all meshes that a cautious network learns on, graded ones included."""
+        if self.finest is not None:
+            here = self.meshes(meshes).mean_spacing.min().to(self.finest)
+            self.finest.copy_(torch.where(self.finest > 0, torch.minimum(self.finest, here), here))
 
     def seen(self, batch: SFTBatch, space: Space | None = None) -> tuple[dict[str, FunctionSamples], Frame | None]:
         """The inputs as encoders see them: values in network units, and with "cell" what the samples stand for besides; with

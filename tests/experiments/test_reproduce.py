@@ -83,6 +83,12 @@ def test_every_cell_of_every_experiment_has_a_configuration_of_its_own(work: Rep
         assert len({(run.config, run.seed) for run in runs}) == len(runs)
 
 
+def test_the_quick_form_has_the_papers_network_ours_and_the_baselines() -> None:
+    curves = [curve.name for curve in get_experiment("poisson-square", quick=True).curves]
+    assert curves == ["paper", "paper-grid", "default", "np", "np-tuned", "attention"]
+    assert len(get_experiment("poisson-ablation", quick=True).curves) == len(get_experiment("poisson-ablation").curves)
+
+
 @pytest.mark.parametrize("name", ["pushing", "pushing-tuning", "poisson-sphere", "scattered-sphere"])
 def test_every_curve_of_the_other_tasks_has_a_configuration_of_its_own_and_a_quick_form(name: str) -> None:
     presets = get_task(get_experiment(name).task).presets

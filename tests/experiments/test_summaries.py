@@ -63,6 +63,14 @@ def test_what_was_not_run_is_not_in_the_table(tmp_path: Path) -> None:
     assert "Quick form" in table
 
 
+def test_errors_on_finer_meshes_are_multiples_of_the_networks_own_at_7x7(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path, "poisson-square")
+    assert summary["finer"]["default (ours)"]["32"] == pytest.approx([7 / 32] * 3)  # the same for all houses
+    assert "paper, soft nearest" not in summary["finer"]
+    assert "| default (ours) | 0.875 (0.875 to 0.875); 0.875, 0.875 |" in table_of(summary)
+    assert table_of(summary_of(tmp_path / "other", "poisson-ablation")).count("multiples") == 0
+
+
 def test_the_default_is_paired_with_all_rivals_and_with_finite_elements(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, "poisson-square")
     ours = [pair for pair in summary["comparisons"] if pair["ours"] == "default (ours)"]
@@ -94,8 +102,13 @@ def test_models_for_one_mesh_each_are_one_line(tmp_path: Path) -> None:
 
 def test_changes_stand_beside_the_unchanged_with_their_ratio(tmp_path: Path) -> None:
     table = table_of(summary_of(tmp_path, "default-ablation", num_seeds=1))
-    assert row(table, "default: unchanged")[2:] == ["0.250 (x 1.00)", "0.143 (x 1.00)", "0.062 (x 1.00)"]
-    assert row(table, "default: no message passing")[2:] == ["0.500 (x 2.00)", "0.286 (x 2.00)", "0.125 (x 2.00)"]
+    assert row(table, "default: unchanged")[2:] == ["0.250 (x 1.00)", "0.143 (x 1.00)", "0.062 (x 1.00)", "0.031 (x 1.00)"]
+    assert row(table, "default: no message passing")[2:] == [
+        "0.500 (x 2.00)",
+        "0.286 (x 2.00)",
+        "0.125 (x 2.00)",
+        "0.062 (x 2.00)",
+    ]
     assert row(table, "nodes: unchanged")[2].endswith(" (x 1.00)")  # each preset has its own
     assert "`network.rounds=0`" in table
     assert all(f"| {curve.label} |" in table for curve in DEFAULT_ABLATION.curves)

@@ -61,6 +61,13 @@ def compared_with(known: Sequence[float], theirs: Sequence[Path]) -> list[Compar
     return [paired(resolution, np.array([known]), errors) for resolution, errors in found.items()]
 
 
+def compared_with_own(paths: Sequence[Path], resolution: int) -> list[Comparison]:
+    """The errors of a learned method on finer meshes than that of a resolution, against its own there."""
+    found, _ = _errors(paths)
+    finer = [key for key in found if isinstance(key, int) and key > resolution and resolution in found]
+    return [paired(key, found[key], found[resolution]) for key in finer]
+
+
 def paired(
     resolution: int | str, ours: Float[np.ndarray, "seeds items"], theirs: Float[np.ndarray, "others items"]
 ) -> Comparison:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-QUICK = ("training.steps=300", "batches.items=16")
+QUICK = ("training.steps=300", "batches.items=16", "training.compile=off")
 QUICK_LARGEST = 16
-"""The quick form: the same curves with these settings, one seed, and no larger meshes than this."""
+"""The quick form: the curves that are in it with these settings, one seed, and no larger meshes than this. To compile kernels
+takes longer than so few steps."""
 
 
 @dataclass(frozen=True)
 class Curve:
     """A preset with changed settings, trained once for each seed and scored at some resolutions.
 
-    Curves with the same label are one line of a figure or table.
+    Curves with the same label are one line of a figure or table. `in_quick`: whether the quick form has it.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Curve:
     preset: str
     settings: tuple[str, ...] = ()
     resolutions: tuple[int, ...] = (2, 3, 4, 5, 6, 7)
+    in_quick: bool = True
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Experiment:
     `baselines`: curves to which the table gives the ratio of all others of the same preset; `settings`: changes of every preset,
     before a curve's own; `judged_by`: the test houses, or some of the training houses where the results choose settings;
     `labels`: what tables call the task's references; `items`: what they call houses; `also`: endings of methods that are the same
-    networks judged by other targets, and what tables call those lines.
+    networks judged by other targets, and what tables call those lines; `beyond`: the resolution with whose error every network's
+    on finer meshes are compared.
     """
 
     name: str
@@ -46,3 +49,4 @@ class Experiment:
     labels: tuple[tuple[str, str], ...] = ()
     items: str = "houses"
     also: tuple[tuple[str, str], ...] = ()
+    beyond: int | None = None

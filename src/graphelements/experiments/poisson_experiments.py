@@ -22,18 +22,19 @@ POISSON_SQUARE = Experiment(
         Curve("paper", "paper, soft nearest", "paper"),
         Curve("paper-grid", "paper, barycentric", "paper-grid"),
         Curve("default", "default (ours)", "default", resolutions=SIZES + LARGER),
-        Curve("near", "ours, near samples heard", "near", resolutions=SIZES + LARGER),
-        Curve("nodes", "ours, nodes alone", "nodes", resolutions=SIZES + LARGER),
-        Curve("small", "ours, small", "small", resolutions=SIZES + LARGER),
-        Curve("paper-moving", "paper, nodes that learn", "paper-moving"),
+        Curve("near", "ours, near samples heard", "near", resolutions=SIZES + LARGER, in_quick=False),
+        Curve("nodes", "ours, nodes alone", "nodes", resolutions=SIZES + LARGER, in_quick=False),
+        Curve("small", "ours, small", "small", resolutions=SIZES + LARGER, in_quick=False),
+        Curve("paper-moving", "paper, nodes that learn", "paper-moving", in_quick=False),
         Curve("np", "neural process", "np"),
         Curve("np-tuned", "neural process, tuned", "np-tuned"),
         Curve("attention", "attention", "attention"),
-        Curve("default-incautious", "default, not cautious", "default", ("network.cautious=false",), SIZES + LARGER),
-        Curve("default-to-16x16", "default, trained up to 16x16", "default", TO_16X16, SIZES + LARGER),
+        Curve("default-incautious", "default, not cautious", "default", ("network.cautious=false",), SIZES + LARGER, False),
+        Curve("default-to-16x16", "default, trained up to 16x16", "default", TO_16X16, SIZES + LARGER, False),
     ),
     against=(*(("default", other) for other in ("np", "np-tuned", "attention", "fem", "near")), ("near", "fem")),
     labels=LABELS,
+    beyond=SIZES[-1],
 )
 
 POISSON_ABLATION = Experiment(
@@ -75,7 +76,8 @@ CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
         "values without cells, all heard": ("network.samples_see=value", EVERY),
         "absolute values": ("network.relative=false",),
         "one mesh a step": ("batches.meshes=1",),
-        "nothing above 7x7, cautious": ("batches.large_share=0", "network.cautious=true"),
+        "up to 16x16 in training": TO_16X16,
+        "not cautious": ("network.cautious=false",),
         "no augmentation": ("batches.symmetries=",),
         "wider": ("network.latent_size=48", "network.edge_hidden=64", "network.encoder_hidden=96", "network.decoder_hidden=96"),
         "Adam": ("training.optimizer=adam", "training.learning_rate=0.003"),
@@ -99,20 +101,17 @@ CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 """Changes of two presets, one a line: of `default`, and of `nodes`, in which everything goes by the mesh."""
 
-BEFORE: dict[str, tuple[str, ...]] = {"default": (*TO_16X16, "network.cautious=false"), "nodes": ()}
-"""What is changed from: `default` before its last change, which is the line "nothing above 7x7, cautious"."""
+JUDGED_AT = {"default": (4, 7, 16, 32), "nodes": (4, 7, 16)}
+QUICK_LABELS = ("unchanged", "no message passing", "no augmentation")
 
 
 def _curve(preset: str, label: str, settings: tuple[str, ...] = ()) -> Curve:
     name = f"{preset} {label}".lower().replace(",", "").replace(" ", "-")
-    return Curve(name, f"{preset}: {label}", preset, settings, (4, 7, 16))
+    return Curve(name, f"{preset}: {label}", preset, settings, JUDGED_AT[preset], label in QUICK_LABELS)
 
 
-UNCHANGED = {preset: _curve(preset, "unchanged", BEFORE[preset]) for preset in CHANGES}
-CHANGED = {
-    preset: [_curve(preset, label, (*BEFORE[preset], *settings)) for label, settings in changes.items()]
-    for preset, changes in CHANGES.items()
-}
+UNCHANGED = {preset: _curve(preset, "unchanged") for preset in CHANGES}
+CHANGED = {preset: [_curve(preset, *change) for change in changes.items()] for preset, changes in CHANGES.items()}
 
 DEFAULT_ABLATION = Experiment(
     "default-ablation",

@@ -79,7 +79,7 @@ class Cell:
 
 
 def get_experiment(name: str, quick: bool = False) -> Experiment:
-    """The experiment of a name; its quick form has one seed, few steps and no large meshes."""
+    """The experiment of a name; its quick form has the main curves, one seed, few steps and no large meshes."""
     choose("the experiment", name, EXPERIMENTS)
     experiment = EXPERIMENTS[name]
     if not quick:
@@ -87,8 +87,11 @@ def get_experiment(name: str, quick: bool = False) -> Experiment:
     curves = (
         replace(c, settings=(*c.settings, *QUICK), resolutions=tuple(k for k in c.resolutions if k <= QUICK_LARGEST))
         for c in experiment.curves
+        if c.in_quick
     )
-    return replace(experiment, curves=tuple(curves), num_seeds=1)
+    left_out = {curve.name for curve in experiment.curves if not curve.in_quick}
+    against = tuple(pair for pair in experiment.against if not left_out & set(pair))
+    return replace(experiment, curves=tuple(curves), against=against, num_seeds=1)
 
 
 def cells_of(experiment: Experiment, num_seeds: int | None = None, only: str | None = None) -> list[Cell]:

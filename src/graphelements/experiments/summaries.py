@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..files import read_json, replaced
-from .comparison import Comparison, compared, learned
+from .comparison import Comparison, compared, compared_with_own, learned
 from .experiment import Curve, Experiment
 
 if TYPE_CHECKING:
@@ -51,6 +51,11 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
         if ours in paths and theirs in (*paths, *labels):
             rows = compared(paths[ours], paths[ours if theirs in labels else theirs], theirs if theirs in labels else None)
             comparisons += [pair_of(names[ours], names[theirs], row) for row in rows]
+    finer = {}
+    for curve in experiment.curves:
+        rows = compared_with_own(paths[curve.name], experiment.beyond) if experiment.beyond and curve.name in paths else []
+        if rows:
+            finer[curve.label] = {str(row.resolution): [row.ratio, row.ratio_low, row.ratio_high] for row in rows}
     return {
         "experiment": experiment.name,
         "quick": quick,
@@ -63,6 +68,8 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
             if found
         },
         "comparisons": comparisons,
+        "beyond": experiment.beyond,
+        "finer": finer,
         "optimised": {},
     }
 
@@ -198,6 +205,13 @@ def table_of(summary: Summary) -> str:
     ]
     if summary["optimised"]:
         parts.insert(3, OPTIMISED_NOTE)
+    if summary["finer"]:
+        own = size_name(summary["beyond"], summary["beyond"] ** 2)
+        parts += [
+            f"Errors on finer meshes as multiples of the same network's at {own}: of the means over seeds, in brackets the 95 % "
+            f"bootstrap interval over {summary['houses']['called']}, and those of every seed:",
+            _multiples(summary),
+        ]
     if summary["comparisons"]:
         parts += [
             f"Paired differences of the errors, behind x their ratio, in brackets 95 % bootstrap intervals over "
@@ -210,6 +224,23 @@ def table_of(summary: Summary) -> str:
 def labelled(summary: Summary, curve: str) -> str:
     """The label of a curve."""
     return next(line["label"] for line in summary["lines"] if curve in {cell["curve"] for cell in line["cells"]})
+
+
+def _multiples(summary: Summary) -> str:
+    """A row a curve and a column a mesh that is finer than the one they are compared with."""
+    of_seed = {line["label"]: {key: error["of_seed"] for key, error in line["errors"].items()} for line in summary["lines"]}
+    sizes = sorted({key for found in summary["finer"].values() for key in found}, key=int)
+
+    def cell(label: str, size: str) -> str:
+        if size not in summary["finer"][label]:
+            return ""
+        ratio, low, high = summary["finer"][label][size]
+        errors, own = of_seed[label][size], of_seed[label][str(summary["beyond"])]
+        seeds = ", ".join(f"{error / at:.3f}" for error, at in zip(errors, own, strict=True))
+        return f"{ratio:.3f} ({low:.3f} to {high:.3f}); {seeds}"
+
+    rows = [[label, *(cell(label, size) for size in sizes)] for label in summary["finer"]]
+    return markdown(["curve", *(size_name(int(size), int(size) ** 2) for size in sizes)], rows)
 
 
 def _differences(summary: Summary) -> str:
