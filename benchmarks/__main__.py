@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import platform
+import time
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -16,6 +17,7 @@ from graphelements.errors import InputError
 RESULTS = Path(__file__).parent / "results"
 FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 NAMES = ("mesh_batches", "message_passing", "solvers", "growth", "training_speed")
+QUIET = 0.5  # the load up to which nothing else is running
 DRAWN = {"solvers": "bench_solvers", "growth": "bench_growth", "training_speed": "bench_training"}
 
 
@@ -44,17 +46,32 @@ def main() -> None:
 
 def record(name: str, measure: Callable[[], dict[str, object]], threads: list[int]) -> None:
     """Measure with every number of threads, print what came out but for the single points, and save all of it."""
-    load = os.getloadavg()[0]
-    if load > 0.5:
+    load = _quiet_load()
+    if load > QUIET:
         print(f"warning: the load is {load:.1f}; something else is running, ratios will be off")
     results = []
     for number in threads:
         torch.set_num_threads(number)
         results.append({"threads": number} | measure())
         print(name, json.dumps(_without_lists(results[-1])), flush=True)
-    machine = {"cores": os.cpu_count(), "machine": platform.machine(), "torch": torch.__version__, "load_before": load}
+    machine = {
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "vectors": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__,
+        "load_before": load,
+    }
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
+
+
+def _quiet_load() -> float:
+    """The load of the last minute, once what ran before no longer counts in it, or after two minutes."""
+    waited = 0
+    while os.getloadavg()[0] > QUIET and waited < 120:
+        time.sleep(5)
+        waited += 5
+    return os.getloadavg()[0]
 
 
 def _without_lists(value: object) -> object:

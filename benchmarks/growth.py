@@ -1,8 +1,9 @@
 """How time and memory of one prediction grow with nodes, queries and samples.
 
-Nested grid meshes as `default` has them, every point in a process of its own. The call includes everything but building the
-mesh: the union, the representation's search trees, message passing, reading. Queries are read in pieces, so that memory stays
-bounded.
+The network is that of the configuration `DEFAULT`, untrained, on nested grids, with samples of any number and value; the largest
+point is also measured with the shipped `poisson-square` and the 64 samples of a scenario. Every point has a process of its own.
+The call includes everything but building the mesh: the union, the representation's search trees, message passing, reading.
+Queries are read in pieces, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import torch
 from matplotlib.figure import Figure
 
 import graphelements as ge
-from graphelements.data.houses import POISSON_SQUARE
+from graphelements.data.houses import NUM_SAMPLES, POISSON_SQUARE, UNIT_SQUARE, encode
+from graphelements.data.random_houses import draw_houses
+from graphelements.meshes import build_grid
 
 from .memory import peak_increase
 
@@ -29,6 +32,7 @@ POINTS = {
     "queries": [(MOST, queries, 64) for queries in (1_000, 10_000, 100_000, 300_000, 1_000_000)],
     "samples": [(MOST, 10_000, samples) for samples in (64, 1_000, 10_000, 100_000)],
 }
+SHIPPED = "poisson-square"
 BARS = {"seconds": 60.0, "megabytes": 2_000.0}
 
 
@@ -42,8 +46,11 @@ def measure() -> dict[str, Any]:
             "points": rows,
             "slopes": {kind: _slope(counts, [row[kind] for row in rows]) for kind in BARS},
         }
-    largest = results["queries"]["points"][-1]
-    return results | {"bars": {kind: {"reached": largest[kind], "at_most": bar} for kind, bar in BARS.items()}}
+    largest = {"DEFAULT": results["queries"]["points"][-1], SHIPPED: _in_own_process(*POINTS["queries"][-1], SHIPPED)}
+    bars = {
+        kind: {"reached": {name: point[kind] for name, point in largest.items()}, "at_most": bar} for kind, bar in BARS.items()
+    }
+    return results | {"shipped": largest[SHIPPED], "bars": bars}
 
 
 def _slope(counts: list[int], values: list[float]) -> float:
@@ -53,17 +60,18 @@ def _slope(counts: list[int], values: list[float]) -> float:
     return round(float(np.polyfit(x, y, 1)[0]), 2)
 
 
-def _in_own_process(side: int, queries: int, samples: int) -> dict[str, Any]:
-    numbers = map(str, (side, queries, samples, torch.get_num_threads()))
-    ended = subprocess.run([sys.executable, "-m", __name__, *numbers], capture_output=True, text=True, check=True)
+def _in_own_process(side: int, queries: int, samples: int, model: str = "") -> dict[str, Any]:
+    words = map(str, (model, torch.get_num_threads(), side, queries, samples))
+    ended = subprocess.run([sys.executable, "-m", __name__, *words], capture_output=True, text=True, check=True)
     return json.loads(ended.stdout)
 
 
-def predict_once(side: int, queries: int, samples: int) -> dict[str, Any]:
-    """One prediction on a fresh mesh, after one on a tiny mesh that loads libraries."""
+def predict_once(side: int, queries: int, samples: int, model: str = "") -> dict[str, Any]:
+    """One prediction on a fresh mesh, after one on a tiny mesh that loads libraries; of a shipped model, or of `DEFAULT`."""
     generator = torch.Generator().manual_seed(0)
-    network = ge.build_network(POISSON_SQUARE).eval()
-    space = POISSON_SQUARE.space
+    checkpoint = ge.load_checkpoint(model) if model else None
+    network = checkpoint.network if checkpoint else ge.build_network(POISSON_SQUARE).eval()
+    config, space = checkpoint.mesh if checkpoint else ge.MeshConfig(nested=True), UNIT_SQUARE
 
     def batch(num_queries: int, num_samples: int) -> ge.SFTBatch:
         half = num_samples // 2
@@ -71,11 +79,14 @@ def predict_once(side: int, queries: int, samples: int) -> dict[str, Any]:
             name: ge.FunctionSamples(space.sample(half, generator), torch.randn(half, 1, generator=generator))
             for name in ("heaters", "border")
         }
+        if model:
+            assert num_samples == NUM_SAMPLES  # those of a scenario
+            inputs = encode(draw_houses(1, np.random.default_rng(0)).houses[0].scenario(0))
         return ge.SFTBatch(inputs, {"temperature": ge.Queries(space.sample(num_queries, generator))})
 
     for small in (7, 12):  # below and above the size from which on a tree is searched
-        network.predict(batch(64, 64), ge.grid_mesh(space, small).nested())
-    asked, mesh = batch(queries, samples), ge.grid_mesh(space, side).nested()
+        network.predict(batch(64, NUM_SAMPLES), build_grid(config, space, small))
+    asked, mesh = batch(queries, samples), build_grid(config, space, side)
     seconds, megabytes = peak_increase(lambda: network.predict(asked, mesh))
     sizes = {"nodes": side**2, "queries": queries, "samples": samples}
     return sizes | {"seconds": round(seconds, 4), "megabytes": round(megabytes, 1)}
@@ -116,11 +127,12 @@ def draw(results: list[dict[str, Any]]) -> Figure:
             fontsize=8,
             color="0.35",
         )
-    figure.suptitle("Growth of one prediction: `default` on nested grids; slopes are those of the last points")
+    figure.suptitle("Growth of one prediction: the configuration `DEFAULT` on nested grids; slopes are those of the last points")
     return figure
 
 
 if __name__ == "__main__":
-    *sizes, num_threads = map(int, sys.argv[1:])
-    torch.set_num_threads(num_threads)
-    print(json.dumps(predict_once(*sizes)))
+    name, *numbers = sys.argv[1:]
+    threads, of_nodes, of_queries, of_samples = map(int, numbers)
+    torch.set_num_threads(threads)
+    print(json.dumps(predict_once(of_nodes, of_queries, of_samples, name)))

@@ -26,7 +26,7 @@ from graphelements.data.random_houses import draw_houses
 from graphelements.perceptron import Perceptron
 
 NUM_TRAINED, NUM_VALIDATED, JUDGEMENTS = 200, 20, 24
-RESOLUTIONS, JUDGED, WARM_UP = (2, 3, 4, 5, 6, 7), 7, 40
+RESOLUTIONS, JUDGED, WARM_UP = (2, 3, 4, 5, 6, 7), 7, 100
 NAVY, RED = "#1b3a5c", "#c8442e"
 Curve = list[tuple[float, float]]  # seconds, error
 

@@ -104,9 +104,11 @@ def test_the_sentence_names_the_fastest_solver_that_is_as_accurate() -> None:
     assert "good of 9x9 nodes is 5.0 times slower than the small network" in solvers._sentence(
         {"points": points}, "small network"
     )
-    results = {"points": points, "from_scratch_ms": 80.0, "threads": 2}
+    results = {"points": points, "from_scratch_ms": 80.0, "encoding_ms": {"single": 0.3, "batch": 0.1}, "threads": 2}
     speedups = solvers._speedups(results, "small network")
-    assert (speedups["batch_against_from_scratch"], speedups["batch_against_cached"]) == (800.0, 40.0)
+    assert speedups["batch_against_from_scratch"] == {"given_samples": 800.0, "given_heaters": 400.0}
+    assert speedups["batch_against_cached"] == {"given_samples": 40.0, "given_heaters": 20.0}
+    assert speedups["single_against_cached"] == {"given_samples": 40.0, "given_heaters": 10.0}
     assert [text.get_text() for text in solvers.draw([results]).axes[0].get_legend().get_texts()] == ["network", "small network"]
 
 

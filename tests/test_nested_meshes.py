@@ -9,6 +9,7 @@ import pytest
 import torch
 from cases import MESHES, RAGGED_SFT, SPACES, random_item, seeded
 
+from graphelements import training
 from graphelements.building import build_network
 from graphelements.checkpoints import load, save
 from graphelements.errors import InputError
@@ -209,6 +210,16 @@ def test_fit_notices_the_finest_mesh_of_all_items():
     network.fit_normalisation([batch])
     for _ in fit(network, lambda step: (batch, meshes[step]), TrainingConfig(steps=2, compile="off")):
         assert float(network.finest) == pytest.approx(float(union(meshes[0], 1).mean_spacing))
+
+
+def test_fit_notices_the_meshes_of_items_that_another_process_has(monkeypatch):
+    batch = collate([random_item(RAGGED_SFT, seeded(seed)) for seed in (1, 4)])
+    meshes = [grid_mesh(SPACE, k).nested() for k in (9, 4)]
+    network = build_network(RAGGED_SFT, CAUTIOUS)
+    network.fit_normalisation([batch])
+    monkeypatch.setattr(training, "share", lambda whole, of_items, *_: (whole.selected([1]), of_items[1]))  # as the second of two
+    assert len(list(fit(network, lambda _: (batch, meshes), TrainingConfig(steps=1, compile="off")))) == 1
+    assert float(network.finest) == pytest.approx(float(union(meshes[0], 1).mean_spacing))
 
 
 def test_a_mesh_finer_than_any_in_training_has_the_less_say_the_finer_it_is():

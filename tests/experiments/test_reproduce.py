@@ -87,6 +87,13 @@ def test_the_quick_form_has_the_papers_network_ours_and_the_baselines() -> None:
     curves = [curve.name for curve in get_experiment("poisson-square", quick=True).curves]
     assert curves == ["paper", "paper-grid", "default", "np", "np-tuned", "attention"]
     assert len(get_experiment("poisson-ablation", quick=True).curves) == len(get_experiment("poisson-ablation").curves)
+    changes = get_experiment("default-ablation", quick=True)
+    labels = ("unchanged", "no message passing", "no augmentation")
+    assert [curve.label for curve in changes.curves] == [
+        f"{preset}: {label}" for preset in ("default", "nodes") for label in labels
+    ]
+    assert set(changes.baselines) <= {curve.name for curve in changes.curves}
+    assert all("training.compile=off" in curve.settings for curve in changes.curves)
 
 
 @pytest.mark.parametrize("name", ["pushing", "pushing-tuning", "poisson-sphere", "scattered-sphere"])

@@ -31,6 +31,7 @@ NUM_SAMPLES = 64
 SAMPLES_PER_HEATER = 9
 MAX_HEATERS = 6  # leaves at least 10 samples for the border
 
+_THIRDS = np.stack(np.meshgrid([0.0, 0.5, 1.0], [0.0, 0.5, 1.0]), -1).reshape(SAMPLES_PER_HEATER, 2)  # where a heater is sampled
 _SLACK = 1e-9  # 0.8 + 0.07 is 0.8699999999999999 in the authors' files
 
 
@@ -178,12 +179,13 @@ class Houses:
 
     @cached_property
     def _tables(self) -> _Tables:
-        points, values, nums = zip(*(_encoded(h.rectangles, h.powers, h.exterior_temperatures) for h in self.houses), strict=True)
+        powers, outside = [h.powers for h in self.houses], np.stack([h.exterior_temperatures for h in self.houses])
+        points, values, nums = _encoded([h.rectangles for h in self.houses], powers, outside)
         temperatures = [h.temperatures for h in self.houses if h.temperatures is not None]
         return _Tables(
             _float32(points),
             _float32(values),
-            torch.arange(NUM_SAMPLES) < torch.tensor(nums)[:, None],
+            torch.from_numpy(np.arange(NUM_SAMPLES) < nums[:, None]),
             _float32([h.query_points for h in self.houses]),
             _float32(temperatures) if temperatures else None,
         )
@@ -209,25 +211,32 @@ def encode(scenario: Scenario) -> dict[str, FunctionSamples]:
     """
     rectangles = np.array([h.rectangle for h in scenario.heaters])
     powers = np.array([[h.power for h in scenario.heaters]])
-    points, values, num = _encoded(rectangles, powers, np.array([scenario.exterior_temperature]))
+    (points,), ((values,),), (num,) = _encoded([rectangles], [powers], np.array([[scenario.exterior_temperature]]))
     rows = {"heaters": slice(num), "border": slice(num, None)}
-    return {name: FunctionSamples(_float32(points[row]), _float32(values[0, row, None])) for name, row in rows.items()}
+    return {name: FunctionSamples(_float32(points[row]), _float32(values[row, None])) for name, row in rows.items()}
 
 
 def _encoded(
-    rectangles: Float[np.ndarray, "heaters 4"],
-    powers: Float[np.ndarray, "scenarios heaters"],
-    exterior_temperatures: Float[np.ndarray, " scenarios"],
-) -> tuple[Float[np.ndarray, "samples 2"], Float[np.ndarray, "scenarios samples"], int]:
-    """Points, values in each scenario, and how many samples, which come first, are on heaters."""
-    lower, upper = rectangles[:, None, :2], rectangles[:, None, 2:]
-    thirds = np.stack(np.meshgrid([0.0, 0.5, 1.0], [0.0, 0.5, 1.0]), -1).reshape(1, SAMPLES_PER_HEATER, 2)
-    on_heaters = (lower + (upper - lower) * thirds).reshape(-1, 2)
-    covered = np.all((on_heaters >= lower - _SLACK) & (on_heaters <= upper + _SLACK), axis=-1)
-    on_top = len(rectangles) - 1 - covered[::-1].argmax(0)
-    on_border = _along_border(NUM_SAMPLES - len(on_heaters))
-    border_values = np.broadcast_to(exterior_temperatures[:, None], (len(powers), len(on_border)))
-    return np.concatenate([on_heaters, on_border]), np.concatenate([powers[:, on_top], border_values], 1), len(on_heaters)
+    rectangles: Sequence[Float[np.ndarray, "_heaters _corners"]],
+    powers: Sequence[Float[np.ndarray, "_scenarios _heaters"]],
+    exterior_temperatures: Float[np.ndarray, "houses scenarios"],
+) -> tuple[Float[np.ndarray, "houses samples 2"], Float[np.ndarray, "houses scenarios samples"], Int[np.ndarray, " houses"]]:
+    """Of many houses at once: points, values in each scenario, and how many samples, which come first, are on heaters."""
+    counts = np.array([len(of_house) for of_house in rectangles])
+    there = np.arange(counts.max()) < counts[:, None]  # houses, heaters
+    boxes = np.full((*there.shape, 4), 2.0)  # one that is not there lies outside, and covers nothing
+    boxes[there] = np.concatenate(rectangles)
+    strengths = np.zeros((*exterior_temperatures.shape, there.shape[1]))
+    strengths.swapaxes(1, 2)[there] = np.concatenate(powers, 1).T
+    lower, upper = boxes[..., None, :2], boxes[..., None, 2:]
+    on_heaters = (lower + (upper - lower) * _THIRDS).reshape(len(counts), 1, -1, 2)
+    covered = np.all((on_heaters >= lower - _SLACK) & (on_heaters <= upper + _SLACK), axis=-1)  # houses, heaters, samples
+    on_top = there.shape[1] - 1 - covered[:, ::-1].argmax(1)
+    points, values = _BORDERS[counts], np.repeat(exterior_temperatures[..., None], NUM_SAMPLES, -1)
+    house, sample = there.repeat(SAMPLES_PER_HEATER, 1).nonzero()
+    points[house, sample] = on_heaters[house, 0, sample]
+    values[house, :, sample] = strengths[house, :, on_top[house, sample]]
+    return points, values, SAMPLES_PER_HEATER * counts
 
 
 def _along_border(num: int) -> Float[np.ndarray, "num 2"]:
@@ -236,6 +245,15 @@ def _along_border(num: int) -> Float[np.ndarray, "num 2"]:
     x = np.clip(np.minimum(walked, 3 - walked), 0, 1)
     y = np.clip(np.minimum(walked - 1, 4 - walked), 0, 1)
     return np.stack([x, y], -1)
+
+
+_BORDERS = np.stack(
+    [
+        np.pad(_along_border(NUM_SAMPLES - SAMPLES_PER_HEATER * n), ((SAMPLES_PER_HEATER * n, 0), (0, 0)))
+        for n in range(MAX_HEATERS + 1)
+    ]
+)
+"""The samples of a house by its number of heaters: those on the border, behind zeros for those on heaters."""
 
 
 def _check_rectangle(x0: float, y0: float, x1: float, y1: float) -> None:

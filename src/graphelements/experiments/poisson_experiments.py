@@ -29,8 +29,10 @@ POISSON_SQUARE = Experiment(
         Curve("np", "neural process", "np"),
         Curve("np-tuned", "neural process, tuned", "np-tuned"),
         Curve("attention", "attention", "attention"),
-        Curve("default-incautious", "default, not cautious", "default", ("network.cautious=false",), SIZES + LARGER, False),
-        Curve("default-to-16x16", "default, trained up to 16x16", "default", TO_16X16, SIZES + LARGER, False),
+        Curve(
+            "default-incautious", "default, not cautious", "default", ("network.cautious=false",), SIZES + LARGER, in_quick=False
+        ),
+        Curve("default-to-16x16", "default, trained up to 16x16", "default", TO_16X16, SIZES + LARGER, in_quick=False),
     ),
     against=(*(("default", other) for other in ("np", "np-tuned", "attention", "fem", "near")), ("near", "fem")),
     labels=LABELS,
@@ -64,6 +66,8 @@ POISSON_ABLATION = Experiment(
 
 PLAIN = ("network.linear=false", "network.gated=false", "network.norm=layer")  # as in `near`
 EVERY = "network.num_heard=54"  # 9 samples of each of at most 6 heaters
+DENSE = ("network.representation=soft_nearest", "network.sharpness=8")
+MULTISCALE = ("mesh.nested=false", "mesh.edges=multiscale", "network.rounds=6")
 CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
     "default": {
         "no message passing": ("network.rounds=0",),
@@ -75,7 +79,11 @@ CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
         "samples as they are, all heard": ("network.samples_see=patch", EVERY),
         "values without cells, all heard": ("network.samples_see=value", EVERY),
         "absolute values": ("network.relative=false",),
+        "4 rounds": ("network.rounds=4",),
+        "dense soft nearest": DENSE,
+        "edges over several scales instead": MULTISCALE,
         "one mesh a step": ("batches.meshes=1",),
+        "grids only": ("batches.random_meshes=0",),
         "up to 16x16 in training": TO_16X16,
         "not cautious": ("network.cautious=false",),
         "no augmentation": ("batches.symmetries=",),
@@ -88,9 +96,9 @@ CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
         "cells by place alone": ("network.samples_see=cell",),
         "no coarser meshes": ("mesh.nested=false",),
         "queries read the finest mesh": ("network.reads=finest",),
-        "edges over several scales instead": ("mesh.nested=false", "mesh.edges=multiscale", "network.rounds=6"),
+        "edges over several scales instead": MULTISCALE,
         "no offsets, positions": ("network.encoder_sees=position", "network.decoder_sees=position"),
-        "dense soft nearest": ("network.representation=soft_nearest", "network.sharpness=8"),
+        "dense soft nearest": DENSE,
         "one mesh a step": ("batches.meshes=1",),
         "grids only": ("batches.random_meshes=0",),
         "nothing above 7x7": ("batches.large_share=0",),

@@ -54,8 +54,8 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
     finer = {}
     for curve in experiment.curves:
         rows = compared_with_own(paths[curve.name], experiment.beyond) if experiment.beyond and curve.name in paths else []
-        if rows:
-            finer[curve.label] = {str(row.resolution): [row.ratio, row.ratio_low, row.ratio_high] for row in rows}
+        known = {str(row.resolution): [row.ratio, row.ratio_low, row.ratio_high] for row in rows if row.ratio_high < MANY_TIMES}
+        finer |= {curve.label: known} if known else {}
     return {
         "experiment": experiment.name,
         "quick": quick,
