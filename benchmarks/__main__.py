@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from graphelements.checkpoints import load_checkpoint
 from graphelements.errors import InputError
 
 RESULTS = Path(__file__).parent / "results"
@@ -30,15 +31,17 @@ def main() -> None:
     for name in arguments.names:
         if name not in NAMES:
             parser.error(f"benchmarks are {', '.join(NAMES)}; got {name}")
+    if arguments.checkpoint:
+        try:
+            load_checkpoint(arguments.checkpoint)
+        except InputError as error:
+            parser.error(str(error))
     settings = {"solvers": {"checkpoint": arguments.checkpoint}, "training_speed": {"seconds": arguments.seconds}}
     for name in arguments.names or NAMES:
         cores = os.cpu_count() or 1
         threads = {cores} if name == "training_speed" else {1, cores}
         module = import_module(f".{name}", __package__)
-        try:
-            record(name, partial(module.measure, **settings.get(name, {})), sorted(threads))
-        except InputError as error:
-            parser.error(str(error))
+        record(name, partial(module.measure, **settings.get(name, {})), sorted(threads))
         if name in DRAWN:
             results = json.loads((RESULTS / f"{name}.json").read_text())["results"]
             module.draw(results).savefig(FIGURES / f"{DRAWN[name]}.png", dpi=100, metadata={"Software": None})

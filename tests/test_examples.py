@@ -67,6 +67,7 @@ def test_function_to_itself_fills_in_new_functions_better_than_interpolation(exa
 
 
 @needs_era_interim
+@pytest.mark.long
 def test_wind_from_geopotential_runs_from_file_to_picture(example, tmp_path: Path):
     errors = example("wind_from_geopotential")["main"](ERA_INTERIM, tmp_path / "wind.png", steps=2)
     assert errors["mean wind of training"] == pytest.approx(10.1, abs=0.1)

@@ -60,6 +60,7 @@ def test_trials_are_done_once_and_summarised(model: Path) -> None:
     assert [t["after"] for t in again["generated 1"]] == pytest.approx([t["after"] for t in trials])
 
 
+@pytest.mark.long
 def test_models_that_differ_in_their_seed_are_summarised_together(model: Path) -> None:
     for name in ("own-0", "own-1", "other"):
         Path(name).mkdir()
