@@ -31,7 +31,7 @@ NUM_SAMPLES = 64
 SAMPLES_PER_HEATER = 9
 MAX_HEATERS = 6  # leaves at least 10 samples for the border
 
-_THIRDS = np.stack(np.meshgrid([0.0, 0.5, 1.0], [0.0, 0.5, 1.0]), -1).reshape(SAMPLES_PER_HEATER, 2)  # where a heater is sampled
+_HALVES = np.array([0.0, 0.5, 1.0])  # where a heater is sampled, along x and along y
 _SLACK = 1e-9  # 0.8 + 0.07 is 0.8699999999999999 in the authors' files
 
 
@@ -152,30 +152,29 @@ class Houses:
         queries: Int[Tensor, "_items queries"] | Int[np.ndarray, "_items queries"] | None = None,
     ) -> SFTBatch:
         """The items (houses[n], scenarios[n]), by position in this set; all queries, or those of the given indices."""
-        house, scenario = torch.as_tensor(houses), torch.as_tensor(scenarios)
+        house, scenario = np.asarray(houses), np.asarray(scenarios)
         num = len(house)
         require(len(scenario) == num, f"a batch needs one scenario per house; got {num} houses and {len(scenario)} scenarios")
         _check_indices("houses", house, len(self))
         _check_indices("scenarios", scenario, self.num_scenarios)
         at = (house, scenario)
         if queries is not None:
-            query = torch.as_tensor(queries)
-            require(
-                query.ndim == 2 and len(query) == num,
-                f"a batch needs one row of queries per item; got shape {tuple(query.shape)}",
-            )
+            query = np.asarray(queries)
+            require(query.ndim == 2 and len(query) == num, f"a batch needs one row of queries per item; got shape {query.shape}")
             _check_indices("queries", query, self.num_queries)
             at = (house[:, None], scenario[:, None], query)
         tables = self._tables
-        points, values = tables.points[house], tables.values[house, scenario]
+        points, values, on_heater = tables.points[house], tables.values[house, scenario], tables.on_heater[house]
         inputs = {}
-        for name, chosen in (("heaters", tables.on_heater[house]), ("border", ~tables.on_heater[house])):
-            items = chosen.nonzero()[:, 0]
-            inputs[name] = FunctionSamples(points[chosen], values[chosen][:, None], items)
+        for name, chosen in (("heaters", on_heater), ("border", ~on_heater)):
+            rows = points[chosen], values[chosen][:, None], chosen.nonzero()[0]
+            inputs[name] = FunctionSamples(*map(torch.from_numpy, rows))
         asked = tables.query_points[at]
         items = torch.arange(num).repeat_interleave(asked.shape[1])
-        targets = {} if tables.temperatures is None else {"temperature": tables.temperatures[at].flatten()[:, None]}
-        return SFTBatch(inputs, {"temperature": Queries(asked.flatten(0, 1), items=items)}, targets, num)
+        targets = {}
+        if tables.temperatures is not None:
+            targets["temperature"] = torch.from_numpy(tables.temperatures[at].reshape(-1, 1))
+        return SFTBatch(inputs, {"temperature": Queries(torch.from_numpy(asked.reshape(-1, 2)), items=items)}, targets, num)
 
     @cached_property
     def _tables(self) -> _Tables:
@@ -183,11 +182,11 @@ class Houses:
         points, values, nums = _encoded([h.rectangles for h in self.houses], powers, outside)
         temperatures = [h.temperatures for h in self.houses if h.temperatures is not None]
         return _Tables(
-            _float32(points),
-            _float32(values),
-            torch.from_numpy(np.arange(NUM_SAMPLES) < nums[:, None]),
-            _float32([h.query_points for h in self.houses]),
-            _float32(temperatures) if temperatures else None,
+            points.astype(np.float32),
+            values.astype(np.float32),
+            np.arange(NUM_SAMPLES) < nums[:, None],
+            np.array([h.query_points for h in self.houses], np.float32),
+            np.array(temperatures, np.float32) if temperatures else None,
         )
 
 
@@ -195,11 +194,11 @@ class Houses:
 class _Tables:
     """What batches are cut from: every scenario has the same number of samples, only their division differs."""
 
-    points: Float[Tensor, "houses samples 2"]
-    values: Float[Tensor, "houses scenarios samples"]
-    on_heater: Bool[Tensor, "houses samples"]
-    query_points: Float[Tensor, "houses scenarios queries 2"]
-    temperatures: Float[Tensor, "houses scenarios queries"] | None
+    points: Float[np.ndarray, "houses samples 2"]
+    values: Float[np.ndarray, "houses scenarios samples"]
+    on_heater: Bool[np.ndarray, "houses samples"]
+    query_points: Float[np.ndarray, "houses scenarios queries 2"]
+    temperatures: Float[np.ndarray, "houses scenarios queries"] | None
 
 
 def encode(scenario: Scenario) -> dict[str, FunctionSamples]:
@@ -213,7 +212,8 @@ def encode(scenario: Scenario) -> dict[str, FunctionSamples]:
     powers = np.array([[h.power for h in scenario.heaters]])
     (points,), ((values,),), (num,) = _encoded([rectangles], [powers], np.array([[scenario.exterior_temperature]]))
     rows = {"heaters": slice(num), "border": slice(num, None)}
-    return {name: FunctionSamples(_float32(points[row]), _float32(values[row, None])) for name, row in rows.items()}
+    points, values = (torch.from_numpy(each.astype(np.float32)) for each in (points, values[:, None]))
+    return {name: FunctionSamples(points[row], values[row]) for name, row in rows.items()}
 
 
 def _encoded(
@@ -228,14 +228,16 @@ def _encoded(
     boxes[there] = np.concatenate(rectangles)
     strengths = np.zeros((*exterior_temperatures.shape, there.shape[1]))
     strengths.swapaxes(1, 2)[there] = np.concatenate(powers, 1).T
-    lower, upper = boxes[..., None, :2], boxes[..., None, 2:]
-    on_heaters = (lower + (upper - lower) * _THIRDS).reshape(len(counts), 1, -1, 2)
-    covered = np.all((on_heaters >= lower - _SLACK) & (on_heaters <= upper + _SLACK), axis=-1)  # houses, heaters, samples
+    lower, upper = boxes[..., :2, None], boxes[..., 2:, None]  # houses, heaters, 2, 1
+    lines = lower + (upper - lower) * _HALVES  # houses, heaters, 2, 3: the x and the y of a heater's samples
+    within = (lines[:, None] >= lower[:, :, None] - _SLACK) & (lines[:, None] <= upper[:, :, None] + _SLACK)
+    covered = within[..., 0, None, :] & within[..., 1, :, None]  # houses, which heater, of which heater, y, x
     on_top = there.shape[1] - 1 - covered[:, ::-1].argmax(1)
     points, values = _BORDERS[counts], np.repeat(exterior_temperatures[..., None], NUM_SAMPLES, -1)
-    house, sample = there.repeat(SAMPLES_PER_HEATER, 1).nonzero()
-    points[house, sample] = on_heaters[house, 0, sample]
-    values[house, :, sample] = strengths[house, :, on_top[house, sample]]
+    house, heater, y, x = np.broadcast_to(there[..., None, None], on_top.shape).nonzero()
+    sample = (heater * len(_HALVES) + y) * len(_HALVES) + x
+    points[house, sample, 0], points[house, sample, 1] = lines[house, heater, 0, x], lines[house, heater, 1, y]
+    values[house, :, sample] = strengths[house, :, on_top[house, heater, y, x]]
     return points, values, SAMPLES_PER_HEATER * counts
 
 
@@ -272,8 +274,8 @@ def _check_array(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
     require(bool(np.isfinite(array).all()), f"{name} must be finite; found NaN or infinity")
 
 
-def _check_indices(name: str, indices: Tensor, num: int) -> None:
-    require(indices.numel() > 0, f"a batch needs at least one index of {name}; got none")
+def _check_indices(name: str, indices: Int[np.ndarray, "*n"], num: int) -> None:
+    require(indices.size > 0, f"a batch needs at least one index of {name}; got none")
     low, high = int(indices.min()), int(indices.max())
     require(low >= 0 and high < num, f"indices of {name} must be 0 to {num - 1}; got {low} to {high}")
 
@@ -281,7 +283,3 @@ def _check_indices(name: str, indices: Tensor, num: int) -> None:
 def some(numbers: Sequence[int]) -> str:
     """The first few numbers, for messages."""
     return ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
-
-
-def _float32(arrays: np.ndarray | Sequence[np.ndarray]) -> Tensor:
-    return torch.from_numpy(np.array(arrays, dtype=np.float32))
