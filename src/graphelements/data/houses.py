@@ -164,13 +164,14 @@ class Houses:
             _check_indices("queries", query, self.num_queries)
             at = (house[:, None], scenario[:, None], query)
         tables = self._tables
-        points, values, on_heater = tables.points[house], tables.values[house, scenario], tables.on_heater[house]
-        inputs = {}
+        points, values = tables.points[house].reshape(-1, 2), tables.values[house, scenario].reshape(-1, 1)
+        on_heater, inputs = tables.on_heater[house].ravel(), {}
         for name, chosen in (("heaters", on_heater), ("border", ~on_heater)):
-            rows = points[chosen], values[chosen][:, None], chosen.nonzero()[0]
-            inputs[name] = FunctionSamples(*map(torch.from_numpy, rows))
+            (rows,) = chosen.nonzero()
+            columns = points.take(rows, 0), values.take(rows, 0), rows // NUM_SAMPLES
+            inputs[name] = FunctionSamples(*map(torch.from_numpy, columns))
         asked = tables.query_points[at]
-        items = torch.arange(num).repeat_interleave(asked.shape[1])
+        items = torch.from_numpy(np.arange(num).repeat(asked.shape[1]))  # torch's repeat_interleave wakes all threads
         targets = {}
         if tables.temperatures is not None:
             targets["temperature"] = torch.from_numpy(tables.temperatures[at].reshape(-1, 1))
