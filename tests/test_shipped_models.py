@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from real_data import needs_real_houses, real_houses
 
 import graphelements as ge
 from graphelements.checkpoints import SHIPPED
-from graphelements.data.poisson import p1_temperatures, solved
+from graphelements.data.houses import Heater, Scenario, encode
+from graphelements.data.poisson import p1_solution, p1_temperatures, solved
 from graphelements.data.push_files import joined, simulate
 from graphelements.data.random_houses import HouseDistribution, draw_houses
 from graphelements.tasks import get_task
@@ -43,6 +45,17 @@ def test_the_models_of_houses_beat_finite_elements_of_the_same_nodes_on_new_hous
         ours = house_errors(checkpoint.network, mesh_for(checkpoint, resolution), houses)[0].mean()
         fem = np.mean([np.mean((p1_temperatures(h, resolution) - h.temperatures) ** 2) for h in houses.houses])
         assert ours < fem
+
+
+@pytest.mark.parametrize("gap", [0, 0.02, 0.05, 0.1, 0.2])
+@pytest.mark.parametrize(("name", "most"), [("poisson-square", 0.0005), ("poisson-square-small", 0.003)])
+def test_heaters_of_equal_power_side_by_side_are_two_heaters(name: str, most: float, gap: float):
+    checkpoint = ge.load_checkpoint(name)
+    house = Scenario((Heater(0.2, 0.3, 0.35, 0.5, 300.0), Heater(0.35 + gap, 0.3, 0.5 + gap, 0.5, 300.0)), 0.3)
+    points = torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
+    batch = ge.SFTBatch(encode(house), {"temperature": ge.Queries(points)}, {}, 1)
+    found = checkpoint.network.predict(batch, mesh_for(checkpoint, 7))["temperature"][:, 0].numpy()
+    assert np.mean((found - p1_solution(house, points.numpy())) ** 2) < most
 
 
 @needs_real_houses

@@ -17,8 +17,6 @@ from graphelements.data.random_houses import HouseDistribution, draw_houses
 from graphelements.errors import InputError
 from graphelements.samples import collate
 
-OVERLAPPING = Scenario((Heater(0.2, 0.2, 0.4, 0.4, 100.0), Heater(0.4, 0.1, 0.6, 0.3, -50.0)), 0.5)
-
 
 def small_houses(num: int = 5, seed: int = 0) -> Houses:
     drawn = draw_houses(num, np.random.default_rng(seed), HouseDistribution(num_scenarios=3, num_queries=7))
@@ -126,13 +124,37 @@ def test_border_samples_start_at_the_corner_and_are_evenly_spaced_along_the_bord
     assert torch.allclose(walked.diff(), torch.full_like(walked[1:], 4 / len(x)), atol=1e-6)
 
 
-def test_where_heaters_touch_or_overlap_the_sample_has_the_power_of_the_last_one() -> None:
-    samples = encode(OVERLAPPING)["heaters"]
-    at = {(round(x, 6), round(y, 6)): v for (x, y), v in zip(samples.points.tolist(), samples.values[:, 0].tolist(), strict=True)}
-    assert at[0.4, 0.2] == at[0.4, 0.3] == -50  # on the common edge
-    assert at[0.4, 0.4] == at[0.3, 0.3] == 100
-    covered = encode(Scenario((Heater(0.2, 0.2, 0.3, 0.3, 100.0), Heater(0.1, 0.1, 0.6, 0.6, -50.0)), 0.5))["heaters"]
-    assert (covered.values == -50).all()
+def powers_of(*heaters: Heater) -> np.ndarray:
+    """The power of every heater's samples, row by row from below."""
+    return encode(Scenario(heaters, 0.5))["heaters"].values.reshape(-1, 3, 3).numpy()
+
+
+def test_where_heaters_overlap_the_sample_has_the_power_of_the_last_one() -> None:
+    first, second = powers_of(Heater(0.2, 0.2, 0.4, 0.4, 100.0), Heater(0.3, 0.1, 0.6, 0.3, -50.0))
+    assert (second == -50).all()
+    assert first.tolist() == [[100, -50, -50], [100, -50, -50], [100, 100, 100]]  # the other's sides included
+    assert (powers_of(Heater(0.2, 0.2, 0.3, 0.3, 100.0), Heater(0.1, 0.1, 0.6, 0.6, -50.0)) == -50).all()
+
+
+def test_heaters_that_only_touch_keep_their_samples() -> None:
+    first, second, third = powers_of(
+        Heater(0.2, 0.2, 0.4, 0.4, 100.0), Heater(0.4, 0.1, 0.6, 0.5, -50.0), Heater(0.1, 0.4, 0.2, 0.87, 7.0)
+    )
+    assert (first == 100).all()
+    assert (second == -50).all()
+    assert (third == 7).all()
+
+
+def test_heaters_of_equal_power_differ_by_millionths() -> None:
+    first, second, third, fourth = powers_of(
+        *(Heater(x, 0.2, x + 0.1, 0.4, p) for x, p in zip((0.1, 0.3, 0.5, 0.7), (-300.0, 50.0, -300.0, -300.0), strict=True))
+    )
+    values = [float(of_heater[0, 0]) for of_heater in (first, third, fourth)]
+    assert len(set(values)) == 3
+    assert values == pytest.approx(3 * [-300], rel=3e-6)
+    assert (first == -300).all()
+    assert (second == 50).all()
+    assert (third == third[0, 0]).all()
 
 
 def test_a_batch_is_the_collation_of_its_scenarios() -> None:

@@ -33,6 +33,7 @@ MAX_HEATERS = 6  # leaves at least 10 samples for the border
 
 _HALVES = np.array([0.0, 0.5, 1.0])  # where a heater is sampled, along x and along y
 _SLACK = 1e-9  # 0.8 + 0.07 is 0.8699999999999999 in the authors' files
+_APART = 1e-6  # some steps of single precision
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,9 @@ def encode(scenario: Scenario) -> dict[str, FunctionSamples]:
 
     Values keep their units: the power C on heaters (the authors' files divide it by 768; here the network normalises),
     the temperature T on the border. Where heaters overlap, a sample has the power of the last heater that covers
-    its place, edges included: it is a sample of the function, not of the heater that put it there.
+    its place, edges included: it is a sample of the function, not of the heater that put it there. Heaters that only
+    touch each other keep their samples. Of heaters of equal power the later ones have a millionth more, so that
+    `sample_boxes`, which makes one of equal samples, tells them apart.
     """
     rectangles = np.array([h.rectangle for h in scenario.heaters])
     powers = np.array([[h.power for h in scenario.heaters]])
@@ -229,9 +232,14 @@ def _encoded(
     boxes[there] = np.concatenate(rectangles)
     strengths = np.zeros((*exterior_temperatures.shape, there.shape[1]))
     strengths.swapaxes(1, 2)[there] = np.concatenate(powers, 1).T
+    rounded = strengths.astype(np.float32)
+    earlier = (rounded[..., None] == rounded[..., None, :]) & np.tri(there.shape[1], k=-1, dtype=bool)  # and of equal power
+    strengths *= 1 + _APART * earlier.sum(-1)
     lower, upper = boxes[..., :2, None], boxes[..., 2:, None]  # houses, heaters, 2, 1
     lines = lower + (upper - lower) * _HALVES  # houses, heaters, 2, 3: the x and the y of a heater's samples
-    within = (lines[:, None] >= lower[:, :, None] - _SLACK) & (lines[:, None] <= upper[:, :, None] + _SLACK)
+    least, most = lower[:, :, None], upper[:, :, None]
+    within = (lines[:, None] >= least - _SLACK) & (lines[:, None] <= most + _SLACK)
+    within &= np.minimum(upper[:, None], most) - np.maximum(lower[:, None], least) > _SLACK  # what only touches covers nothing
     covered = within[..., 0, None, :] & within[..., 1, :, None]  # houses, which heater, of which heater, y, x
     on_top = there.shape[1] - 1 - covered[:, ::-1].argmax(1)
     points, values = _BORDERS[counts], np.repeat(exterior_temperatures[..., None], NUM_SAMPLES, -1)

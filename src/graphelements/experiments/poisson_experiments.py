@@ -67,6 +67,7 @@ POISSON_ABLATION = Experiment(
 PLAIN = ("network.linear=false", "network.gated=false", "network.norm=layer")  # as in `near`
 EVERY = "network.num_heard=54"  # 9 samples of each of at most 6 heaters
 DENSE = ("network.representation=soft_nearest", "network.sharpness=8")
+POSITIONS = ("network.encoder_sees=position", "network.decoder_sees=position")
 MULTISCALE = ("mesh.nested=false", "mesh.edges=multiscale", "network.rounds=6")
 CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
     "default": {
@@ -76,11 +77,13 @@ CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
         "ears without further layers": ("network.ear_layers=0",),
         "not linear": PLAIN,
         "not linear, no norm": (*PLAIN, "network.norm=none"),
+        "not linear, no offsets, positions": (*PLAIN, *POSITIONS),
         "samples as they are, all heard": ("network.samples_see=patch", EVERY),
         "values without cells, all heard": ("network.samples_see=value", EVERY),
         "absolute values": ("network.relative=false",),
         "4 rounds": ("network.rounds=4",),
         "dense soft nearest": DENSE,
+        "no coarser meshes": ("mesh.nested=false",),
         "edges over several scales instead": MULTISCALE,
         "one mesh a step": ("batches.meshes=1",),
         "grids only": ("batches.random_meshes=0",),
@@ -97,7 +100,7 @@ CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
         "no coarser meshes": ("mesh.nested=false",),
         "queries read the finest mesh": ("network.reads=finest",),
         "edges over several scales instead": MULTISCALE,
-        "no offsets, positions": ("network.encoder_sees=position", "network.decoder_sees=position"),
+        "no offsets, positions": POSITIONS,
         "dense soft nearest": DENSE,
         "one mesh a step": ("batches.meshes=1",),
         "grids only": ("batches.random_meshes=0",),

@@ -121,6 +121,8 @@ def houses_to_generate(out: Path, experiment: Experiment, quick: bool) -> dict[P
     wanted = GENERATED_QUICK if quick else GENERATED if experiment.task == POISSON_SQUARE.task else GENERATED_SPHERE
     if experiment.task == PUSHING.task:
         wanted = SIMULATED_QUICK if quick else SIMULATED
+    if experiment.judged_by == "validation":
+        wanted = dict(list(wanted.items())[:1])
     files = {out / name: made for name, made in wanted.items()}
     return {path: made for path, made in files.items() if not exists(path)}
 
@@ -134,13 +136,15 @@ def find_houses(data: Path | None, out: Path, experiment: Experiment) -> HouseFi
     if data is None and task.name == PUSHING.task:
         (name,) = SIMULATED
         data = out / name
+    generated = data is None
     if data is None:
-        training, test = (out / name for name in GENERATED)
-        return HouseFiles(training, "all", test, "all", "generated houses", task.describe(task.load(test)))
+        data, test = (out / name for name in GENERATED)
+        if experiment.judged_by == "test":
+            return HouseFiles(data, "all", test, "all", "generated houses", task.describe(task.load(test)))
     houses = task.load(data)
-    held_out = task.held_out(houses)
+    held_out = [] if generated else task.held_out(houses)
     require(
-        0 < len(held_out) < len(houses),
+        generated or 0 < len(held_out) < len(houses),
         f"{data} must have houses to train on and of the test split; got {len(houses)} houses, {len(held_out)} of that split",
     )
     if task.name == PUSHING.task:
