@@ -39,7 +39,7 @@ def measure() -> dict[str, object]:
     for mesh in (shared, *own):
         assert mesh.diameter > 0  # known before the clock starts, as in training
     results: dict[str, object] = {}
-    for name, config in (("paper", ge.PAPER), ("default", ge.DEFAULT)):
+    for name, config in (("PAPER", ge.PAPER), ("DEFAULT", ge.DEFAULT)):
         network = ge.build_network(POISSON_SQUARE, replace(config, rounds=12))
         network.compiled_kernels = compiler_available()
 

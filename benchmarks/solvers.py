@@ -1,9 +1,9 @@
 """A scenario of a new house, 256 queries, alone and in batches of 32: two networks on many meshes against classical solvers.
 
 A network gets the 64 samples of a scenario, a solver the heaters; to make samples of heaters is timed by itself, and ratios are
-given without and with it. The meshes' graphs, sparse
-factors, inverses and eigenvalues are made before the clock starts, for the square is the same in all houses; "from scratch" is
-the one that makes them. A batch has 32 scenarios of 32 different houses. Errors are against the truth on 250 x 250 nodes.
+given without and with it. The meshes' graphs, sparse factors, inverses and eigenvalues are made before the clock starts, for the
+square is the same in all houses; "from scratch" is the one that makes them. A batch has 32 scenarios of 32 different houses.
+Errors are against the truth on 250 x 250 nodes.
 """
 
 from __future__ import annotations

@@ -84,6 +84,8 @@ def finish(axes: Axes, sizes: Sequence[int], name: str, title: str = "", names: 
     axes.yaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(sizes, names or [str(size) if logarithmic else f"{size}x{size}" for size in sizes])
+    if logarithmic:
+        axes.tick_params(axis="x", labelsize=8)
     axes.margins(x=0.03)
     axes.grid(axis="y", linewidth=0.5, alpha=0.35)
     axes.spines[["top", "right"]].set_visible(False)

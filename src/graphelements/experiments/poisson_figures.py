@@ -53,12 +53,12 @@ def draw_larger_meshes(summary: Summary) -> Figure | None:
         drawn = [_against(each, last) for each in (*lines, *variants)] if relative else lines
         labels = [draw_line(axes, each, shown, quantity) for each in drawn]
         if not relative:
-            axes.axvspan(min(line["trained_on"]), max(line["trained_on"]), color="#000000", alpha=0.06, linewidth=0)
             labels.append(_draw_elements(axes, summary, sizes, quantity))
         finish(axes, shown, name)
         if relative:
             axes.set_yscale("linear")
         label_ends(axes, labels)
+    panels[0].axvspan(min(line["trained_on"]), max(line["trained_on"]), color="#000000", alpha=0.06, linewidth=0)
     place = panels[0].get_xaxis_transform()
     note = {"textcoords": "offset points", "ha": "left", "color": FAINT, "fontsize": 9}
     panels[0].annotate(f"sizes in training\nof {line['preset']}", (min(line["trained_on"]), 0.15), (6, 0), place, **note)
@@ -71,6 +71,11 @@ def draw_ablation(summary: Summary) -> Figure:
     models = lines_of(summary, "paper-grid", "only", "up-to-5x5")
     sizes = sorted({int(key) for line in models for key in line["errors"]} | set(SIZES))
     labels = [(first, draw_line(first, line, sizes)) for line in models]
+    for line in lines_of(summary, "only"):  # a seed that never learned is seen as such
+        for size, error in line["errors"].items():
+            first.scatter(
+                [int(size)] * len(error["of_seed"]), error["of_seed"], s=12, color=STYLES["only"][0], alpha=0.5, linewidths=0
+            )
     finish(first, sizes, "mean squared error", "One model or many")
     for line in lines_of(summary, "paper-grid", "paper"):
         value, name, colour = draw_line(second, line, SIZES)

@@ -260,7 +260,7 @@ def _differences(summary: Summary) -> str:
 
 def _digits(value: float) -> int:
     """Three digits after the point, more for small values."""
-    return next((digits for digits, least in ((3, 0.02), (4, 0.001), (5, 0.0001)) if abs(value) >= least), 6)
+    return next((digits for digits, least in ((3, 0.02), (4, 0.001), (5, 0.0002)) if abs(value) >= least), 6)
 
 
 def counted(values: Iterable[int]) -> str:
