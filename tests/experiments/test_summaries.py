@@ -103,16 +103,29 @@ def test_models_for_one_mesh_each_are_one_line(tmp_path: Path) -> None:
 
 def test_changes_stand_beside_the_unchanged_with_their_ratio(tmp_path: Path) -> None:
     table = table_of(summary_of(tmp_path, "default-ablation", num_seeds=1))
-    assert row(table, "default: unchanged")[2:] == ["0.250 (x 1.00)", "0.143 (x 1.00)", "0.062 (x 1.00)", "0.031 (x 1.00)"]
+    assert row(table, "default: unchanged")[2:] == ["0.250", "0.143", "0.062", "0.031"]
     assert row(table, "default: no message passing")[2:] == [
         "0.500 (x 2.00)",
         "0.286 (x 2.00)",
         "0.125 (x 2.00)",
         "0.062 (x 2.00)",
     ]
-    assert row(table, "nodes: unchanged")[2].endswith(" (x 1.00)")  # each preset has its own
+    assert "x" not in "".join(row(table, "nodes: unchanged"))
+    labels = [curve.label for curve in DEFAULT_ABLATION.curves]
+    ratio = (1 + labels.index("nodes: 4 rounds")) / (1 + labels.index("nodes: unchanged"))
+    assert row(table, "nodes: 4 rounds")[2].endswith(f" (x {ratio:.2f})")  # each preset has its own
     assert "`network.rounds=0`" in table
     assert all(f"| {curve.label} |" in table for curve in DEFAULT_ABLATION.curves)
+
+
+def test_curves_are_compared_with_the_seeds_that_both_have(tmp_path: Path) -> None:
+    paths = write_all(tmp_path, DEFAULT_ABLATION, 3)
+    seeds_of = {"default-unchanged": [0, 1], "default-no-message-passing": [1, 2], "default-4-rounds": [2]}
+    chosen = {name: [paths[name][seed] for seed in seeds] for name, seeds in seeds_of.items()}
+    summary = summarised(DEFAULT_ABLATION, chosen, "generated houses", "houses.npz", quick=False)
+    assert {pair["ours"] for pair in summary["comparisons"]} == {"default: no message passing"}
+    assert row(table_of(summary), "default: no message passing")[3] == "0.329 ± 0.020 (x 2.00)"
+    assert row(table_of(summary), "default: 4 rounds")[3] == f"{12 * 1.2 / 7:.3f}"  # no seed in common
 
 
 @pytest.mark.parametrize("value, told", [(False, "none"), (True, "on"), (["flip", "sign"], "flip, sign"), ("square", "square")])

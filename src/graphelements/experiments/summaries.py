@@ -46,11 +46,17 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
         if score["method"] in reference:
             reference[score["method"]].setdefault(str(score["resolution"]), []).append(score)
     names = {curve.name: curve.label for curve in experiment.curves} | labels
+    seeds = {name: [evaluation["training"]["seed"] for evaluation in of_curve] for name, of_curve in saved.items()}
     comparisons = []
     for ours, theirs in experiment.against:
-        if ours in paths and theirs in (*paths, *labels):
-            rows = compared(paths[ours], paths[ours if theirs in labels else theirs], theirs if theirs in labels else None)
-            comparisons += [pair_of(names[ours], names[theirs], row) for row in rows]
+        known = theirs if theirs in labels else None
+        other = ours if known else theirs
+        both = set(seeds.get(ours, [])) & set(seeds.get(other, []))
+        if both:  # seeds differ by more than many a change does
+            first, second = (
+                [path for path, seed in zip(paths[name], seeds[name], strict=True) if seed in both] for name in (ours, other)
+            )
+            comparisons += [pair_of(names[ours], names[theirs], row) for row in compared(first, second, known)]
     finer = {}
     for curve in experiment.curves:
         rows = compared_with_own(paths[curve.name], experiment.beyond) if experiment.beyond and curve.name in paths else []
@@ -154,24 +160,22 @@ def table_of(summary: Summary) -> str:
     for errors in summary["references"].values():
         known = {int(key): size_name(int(key), error["nodes"]) for key, error in _meshed(errors)} | known
     sizes = [str(size) for size in sorted(known)]
-    unchanged = {line["preset"]: line["errors"] for line in lines if line["label"] in baselines}
+    ratios = {(row["ours"], row["resolution"]): row["ratio"] for row in summary["comparisons"] if row["theirs"] in baselines}
 
-    def cell(error: Mapping[str, Any] | None, same: Mapping[str, Any] | None = None) -> str:
+    def cell(error: Mapping[str, Any] | None, ratio: float | None = None) -> str:
         if error is None:
             return ""
         digits = max(_digits(error["mean"]), _digits(20 * error["std"]) if error["std"] else 0)  # so that a spread is seen
         spread = "" if error["std"] is None else f" ± {error['std']:.{digits}f}"
-        ratio = f" (x {error['mean'] / same['mean']:.2f})" if same else ""
-        return f"{error['mean']:.{digits}f}{spread}{ratio}"
+        return f"{error['mean']:.{digits}f}{spread}" + (f" (x {ratio:.2f})" if ratio else "")
 
     rows = []
     for line in lines:
         errors = line["errors"]
-        same = unchanged.get(line["preset"], {})
-        cells = [cell(errors.get(size), same.get(size)) for size in sizes] or [""]
+        cells = [cell(errors.get(size), ratios.get((line["label"], int(size)))) for size in sizes] or [""]
         free = [key for key in errors if not key.isdigit()]
         if free:
-            cells[0] = f"{cell(errors[free[0]], same.get(free[0]))} whatever the mesh"
+            cells[0] = f"{cell(errors[free[0]])} whatever the mesh"
         rows.append([line["label"], counted(len(e["of_seed"]) for e in errors.values()), *cells])
     for curve, errors in summary["optimised"].items():
         seeds = counted(len(error["of_seed"]) for error in errors.values())
@@ -196,7 +200,7 @@ def table_of(summary: Summary) -> str:
         if not line["also"]
     ]
     heads = ["curve", "preset", "settings", "weights", "steps", "seconds of training", "threads"]
-    ratio = f", in brackets the ratio to {' or '.join(map(repr, baselines))}" if baselines else ""
+    ratio = f", in brackets the ratio to {' or '.join(map(repr, baselines))} with the same seeds" if baselines else ""
     parts = [
         f"# {summary['experiment']}",
         f"{title_of(summary)}, from `{summary['houses']['data']}`; ± is the standard deviation over seeds{ratio}.",
@@ -214,8 +218,8 @@ def table_of(summary: Summary) -> str:
         ]
     if summary["comparisons"]:
         parts += [
-            f"Paired differences of the errors, behind x their ratio, in brackets 95 % bootstrap intervals over "
-            f"{summary['houses']['called']}:",
+            f"Paired differences of the errors, of the seeds that both have, behind x their ratio, in brackets 95 % bootstrap "
+            f"intervals over {summary['houses']['called']}:",
             _differences(summary),
         ]
     return "\n\n".join(parts) + "\n"
