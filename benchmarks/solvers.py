@@ -1,6 +1,6 @@
 """A scenario of a new house, 256 queries, alone and in batches of 32: two networks on many meshes against classical solvers.
 
-A network gets the 64 samples of a scenario, a solver the heaters; to make samples of heaters is timed by itself, and ratios are
+A network gets the 64 samples of a scenario, a solver the heaters; to make samples of heaters is timed as well, and ratios are
 given without and with it. The meshes' graphs, sparse factors, inverses and eigenvalues are made before the clock starts, for the
 square is the same in all houses; "from scratch" is the one that makes them. A batch has 32 scenarios of 32 different houses.
 Errors are against the truth on 250 x 250 nodes.
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import cycle
 from typing import Any
@@ -35,7 +35,7 @@ from .timing import medians
 
 BATCH, NUM_HOUSES, SINGLES = 32, 128, 8
 RESOLUTIONS = (2, 3, 4, 5, 6, 7, 10, 16, 32)
-SCRATCH, CACHED = "P1 from scratch", "P1 by sparse factors"
+ENCODING, SCRATCH, CACHED = "samples of heaters", "P1 from scratch", "P1 by sparse factors"
 NETWORKS = {"network": "poisson-square", "small network": "poisson-square-small"}
 COMPILED, WHOLE = ", compiled", ", compiled as a whole"
 CLASSICAL: dict[str, tuple[Callable, tuple[int, ...]]] = {
@@ -52,7 +52,8 @@ def measure(checkpoint: str | None = None, repeats: int = 7) -> dict[str, Any]:
     """The error and the milliseconds a scenario of every method and size, the ratios and what they say."""
     chosen = NETWORKS if checkpoint is None else {"network": checkpoint}
     checkpoints = {name: ge.load_checkpoint(source) for name, source in chosen.items()}
-    houses = solved(draw_houses(NUM_HOUSES, np.random.default_rng(0), HouseDistribution(num_scenarios=1))).houses
+    drawn = draw_houses(NUM_HOUSES, np.random.default_rng(0), HouseDistribution(num_scenarios=1))
+    houses = drawn.houses
     groups = [houses[i : i + BATCH] for i in range(0, NUM_HOUSES, BATCH)]
     singles = [houses[i : i + 1] for i in range(SINGLES)]
     encoded = {id(some): _samples(some) for some in (*groups, *singles)}
@@ -70,10 +71,11 @@ def measure(checkpoint: str | None = None, repeats: int = 7) -> dict[str, Any]:
             methods[name, size] = partial(finite_elements, resolution=size, solve=prepare(size))
     for waves in WAVES:
         methods[SERIES, waves] = partial(sine_series, waves=waves)
-    truth = np.stack([np.asarray(house.temperatures)[0] for house in houses])
+    truth = np.stack([np.asarray(house.temperatures)[0] for house in solved(drawn).houses])
     errors = {key: float(np.mean((np.concatenate([answer(g) for g in groups]) - truth) ** 2)) for key, answer in methods.items()}
-    single, batch = (_times(methods, some, repeats) for some in (singles, groups))
-    scratch = _times({(SCRATCH, 0): _from_scratch}, singles, 3)[SCRATCH, 0]
+    timed = methods | {(ENCODING, 0): _samples}
+    single = _times(timed | {(SCRATCH, 0): _from_scratch}, singles, repeats)
+    batch = _times(timed, groups, repeats)
     points = [
         {"method": name, "size": size, "mse": errors[name, size], "single_ms": single[name, size], "batch_ms": batch[name, size]}
         for name, size in methods
@@ -81,11 +83,10 @@ def measure(checkpoint: str | None = None, repeats: int = 7) -> dict[str, Any]:
     for point in points:
         if point["method"] == CACHED and point["size"] == TRUTH_RESOLUTION:
             point["mse"] = 0.0  # it is the truth
-    encoding = medians({"one": lambda: _samples(singles[0]), "batch": lambda: _samples(groups[0])})
     results = {
         "networks": chosen,
-        "from_scratch_ms": scratch,
-        "encoding_ms": {"single": encoding["one"], "batch": encoding["batch"] / BATCH},
+        "from_scratch_ms": single[SCRATCH, 0],
+        "encoding_ms": {"single": single[ENCODING, 0], "batch": batch[ENCODING, 0]},
         "compile_seconds": compile_seconds | {"linear.cpp, once on a machine": _build_seconds("linear")},
         "points": points,
     }
@@ -143,11 +144,11 @@ def _from_scratch(houses: Sequence[House]) -> np.ndarray:
 
 
 def _times(
-    methods: dict[tuple[str, int], Answer], groups: Sequence[Sequence[House]], repeats: int
-) -> dict[tuple[str, int], float]:
+    methods: Mapping[Method, Callable[[Sequence[House]], object]], groups: Sequence[Sequence[House]], repeats: int
+) -> dict[Method, float]:
     """Median milliseconds a scenario; every call takes the next group."""
 
-    def next_group(answer: Answer) -> Callable[[], np.ndarray]:
+    def next_group(answer: Callable[[Sequence[House]], object]) -> Callable[[], object]:
         turns = cycle(groups)
         return lambda: answer(next(turns))
 
@@ -237,10 +238,17 @@ def draw(results: list[dict[str, Any]]) -> Figure:
 
 
 def _draw_curve(axis: Axes, points: list[dict[str, Any]], kind: str, method: str, colour: str) -> None:
-    """The points of a method by size; where there is more than one way to run a size, the faster."""
-    best = [min((p for p in points if p["size"] == size), key=lambda p: p[kind]) for size in sorted({p["size"] for p in points})]
-    ours = method in NETWORKS
+    """The points of a method by size; where there is more than one way to run all sizes, the faster. A way to run a single size
+    stands apart from them."""
+    sizes, ours = sorted({p["size"] for p in points}), method in NETWORKS
+    ways = {way: [p for p in points if p["method"] == way] for way in dict.fromkeys(p["method"] for p in points)}
+    alone = [p for of_way in ways.values() if len(of_way) < len(sizes) for p in of_way]
+    rest = [p for p in points if p not in alone]
+    best = [min((p for p in rest if p["size"] == size), key=lambda p: p[kind]) for size in sizes]
     x, y = [p[kind] for p in best], [p["mse"] for p in best]
     axis.plot(x, y, "o-", color=colour, label=method, linewidth=2.4 if ours else 1.4, markersize=7 if ours else 4.5)
+    for p in alone:
+        axis.plot(p[kind], p["mse"], "*", color=colour, markersize=13, label=f"{p['method']}, {p['size']}x{p['size']}")
     for p in best:
-        axis.annotate(str(p["size"]), (p[kind], p["mse"]), (4, 4), textcoords="offset points", fontsize=8, color=colour)
+        if not ours or p["size"] in (sizes[0], 7, sizes[-1]):  # errors of networks hardly depend on it
+            axis.annotate(str(p["size"]), (p[kind], p["mse"]), (4, 4), textcoords="offset points", fontsize=8, color=colour)

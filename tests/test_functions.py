@@ -62,6 +62,10 @@ MALFORMED = {
     "wrong channels": (lambda: with_input(torch.rand(1, 2), torch.rand(1, 3)), "need 2 channels; got 3"),
     "nan value": (lambda: with_input(torch.rand(1, 2), torch.tensor([[NAN, 0.0]])), "must be finite"),
     "infinite value": (lambda: with_input(torch.rand(1, 2), torch.tensor([[-INF, 0.0]])), "must be finite"),
+    "values too large to be squared": (
+        lambda: with_input(torch.rand(1, 2), torch.tensor([[0.0, -1e16]])),
+        "values of 'heat' must be 1e\\+15 at most, whatever their sign; got -1e\\+16 to 0, use larger units",
+    ),
     "nan point": (lambda: with_input(torch.tensor([[NAN, 0.0]]), torch.rand(1, 2)), "points of 'heat' must be finite"),
     "wrong dimension": (lambda: with_input(torch.rand(1, 3), torch.rand(1, 2)), "need 2 coordinates; got 3"),
     "outside": (

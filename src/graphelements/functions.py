@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,8 @@ from .samples import SFTBatch
 from .spaces import Box, Space, Sphere
 
 LOSSES = ("squared_error", "cross_entropy")
+LARGEST = 1e15
+"""Values are no larger than this: the squares of what is larger soon leave single precision."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +143,15 @@ class SFT:
 
     def _check(self, name: str, what: str, values: Tensor, channels: int) -> None:
         require(values.shape[-1] == channels, f"{what} of {name!r} need {channels} channels; got {values.shape[-1]}")
-        finite = bool(values.sum().isfinite()) or bool(values.isfinite().all())  # a finite sum has no other terms
-        require(finite, f"{what} of {name!r} must be finite; found NaN or infinity, remove those rows")
+        low, high = map(float, values.aminmax()) if values.numel() else (0.0, 0.0)
+        require(
+            math.isfinite(low) and math.isfinite(high),
+            f"{what} of {name!r} must be finite; found NaN or infinity, remove those rows",
+        )
+        require(
+            low >= -LARGEST and high <= LARGEST,
+            f"{what} of {name!r} must be {LARGEST:g} at most, whatever their sign; got {low:g} to {high:g}, use larger units",
+        )
 
     def _check_items(self, name: str, items: Tensor, num_items: int) -> None:
         lowest, highest = items.aminmax() if len(items) else (0, 0)

@@ -30,6 +30,7 @@ def test_seeds_are_averaged_for_each_house_before_houses_are_paired(tmp_path: Pa
     assert two.ours_spread == pytest.approx(np.std([1.5, 3.5], ddof=1))
     assert (two.low, two.high) == (-2.0, 1.0)  # two houses: the extremes are both draws of one house
     assert three.ours == pytest.approx(0.65)
+    assert (two.less, three.less) == (0.5, 1.0)
     assert (two.ratio, three.ratio) == pytest.approx((2.5 / 3, 0.65 / 3))
     assert (two.ratio_low, two.ratio_high) == pytest.approx((2 / 4, 3 / 2))
 

@@ -56,7 +56,7 @@ def names(work: Reproduction) -> set[str]:
 
 def test_cells_are_curves_times_seeds_seed_by_seed() -> None:
     cells = cells_of(get_experiment("poisson-square"), 2)
-    curves = ["paper", "paper-grid", "default", "near", "nodes", "small", "paper-moving", "np", "np-tuned", "attention"]
+    curves = ["paper", "paper-grid", "default", "near", "nodes", "small", "np", "np-tuned", "attention"]
     curves += ["default-incautious", "default-to-16x16"]
     assert [cell.name for cell in cells] == [f"{curve}-{seed}" for seed in (0, 1) for curve in curves]
     some = cells_of(get_experiment("poisson-square"), None, "np,paper-grid-2")
@@ -72,7 +72,7 @@ def test_unknown_cells_are_refused_with_the_choices(only: str) -> None:
         cells_of(get_experiment("poisson-square"), None, only)
 
 
-@pytest.mark.parametrize("name", ["poisson-square", "poisson-ablation", "default-ablation"])
+@pytest.mark.parametrize("name", ["poisson-square", "poisson-ablation", "default-ablation", "poisson-tuning"])
 def test_every_cell_of_every_experiment_has_a_configuration_of_its_own(work: Reproduction, name: str) -> None:
     for quick in (False, True):
         experiment = get_experiment(name, quick)

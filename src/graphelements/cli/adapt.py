@@ -96,7 +96,7 @@ def adapt(
     before, after = mean_errors(network, [mesh, best], held_out)
     save_mesh(best, out)
     if figure is not None:
-        titles = f"{mesh.num_nodes} even nodes, MSE {before:.4f}", f"{best.num_nodes} adapted nodes, MSE {after:.4f}"
+        titles = f"{mesh.num_nodes} even nodes, MSE {before:.2g}", f"{best.num_nodes} adapted nodes, MSE {after:.2g}"
         drawn = dict(zip(titles, (mesh, best), strict=True))
         if isinstance(chosen, Houses):
             draw_adaptation(figure, chosen.houses[0].scenario(total - 1), drawn)

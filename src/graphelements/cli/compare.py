@@ -13,7 +13,8 @@ def compare(
     ours: Annotated[list[Path], typer.Option("--ours", help="Saved evaluation, one per seed; may be repeated.")],
     theirs: Annotated[list[Path], typer.Option("--theirs", help="Saved evaluation of the other method; may be repeated.")],
 ) -> None:
-    """Compare saved evaluations house by house: difference and ratio of the errors with 95 % bootstrap intervals over houses.
+    """Compare saved evaluations house by house: difference and ratio of the errors with 95 % bootstrap intervals over houses, and
+    in how many houses ours errs less.
 
     Every resolution of one method is set against the same resolution of the other, or against its only one (a neural process).
     The errors of several seeds are averaged for each house first.
@@ -28,7 +29,7 @@ def compare(
     def mean(value: float, spread: float) -> str:
         return f"{value:.4f}" if math.isnan(spread) else f"{value:.4f} ± {spread:.4f}"
 
-    table = Table("nodes", "ours", "theirs", "ours - theirs", "ours / theirs", caption="below: 95 % over houses")
+    table = Table("nodes", "ours", "theirs", "ours - theirs", "ours / theirs", "ours less in", caption="below: 95 % over houses")
     for row in compared(ours, theirs):
         table.add_row(
             row.resolution if isinstance(row.resolution, str) else f"{row.resolution}x{row.resolution}",
@@ -36,5 +37,6 @@ def compare(
             mean(row.theirs, row.theirs_spread),
             f"{row.difference:+.4f}\n{row.low:+.4f} to {row.high:+.4f}",
             f"{row.ratio:.2f}\n{row.ratio_low:.2f} to {row.ratio_high:.2f}",
+            f"{row.less:.0%}",
         )
     Console().print(table)

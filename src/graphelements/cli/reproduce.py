@@ -12,8 +12,8 @@ from ..experiments.push_experiments import PUSHING_LOGS, PUSHING_PIXELS
 from . import data as data_commands
 
 NAMES = (
-    "poisson-square, poisson-ablation, default-ablation, optimised-meshes, poisson-sphere, scattered-sphere, pushing, "
-    "pushing-tuning, pushing-logs or pushing-pixels."
+    "poisson-square, poisson-ablation, default-ablation, poisson-tuning, optimised-meshes, poisson-sphere, scattered-sphere, "
+    "pushing, pushing-tuning, pushing-logs or pushing-pixels."
 )
 
 if TYPE_CHECKING:

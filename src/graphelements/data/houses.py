@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..errors import require
-from ..functions import SFT, InputFunction, OutputFunction
+from ..functions import LARGEST, SFT, InputFunction, OutputFunction
 from ..samples import FunctionSamples, Queries, SFTBatch
 from ..spaces import Box
 
@@ -30,6 +30,8 @@ POISSON_SQUARE = SFT(  # linear: all functions scale, and temperatures follow th
 NUM_SAMPLES = 64
 SAMPLES_PER_HEATER = 9
 MAX_HEATERS = 6  # leaves at least 10 samples for the border
+
+THINNEST_SIDE = 1e-6
 
 _HALVES = np.array([0.0, 0.5, 1.0])  # where a heater is sampled, along x and along y
 _SLACK = 1e-9  # 0.8 + 0.07 is 0.8699999999999999 in the authors' files
@@ -48,7 +50,7 @@ class Heater:
 
     def __post_init__(self) -> None:
         _check_rectangle(self.x0, self.y0, self.x1, self.y1)
-        require(math.isfinite(self.power), f"a heater's power must be finite; got {self.power}")
+        _check_size("a heater's power", self.power)
 
     @property
     def rectangle(self) -> tuple[float, float, float, float]:
@@ -64,9 +66,7 @@ class Scenario:
 
     def __post_init__(self) -> None:
         _check_num_heaters(len(self.heaters))
-        require(
-            math.isfinite(self.exterior_temperature), f"the exterior temperature must be finite; got {self.exterior_temperature}"
-        )
+        _check_size("the exterior temperature", self.exterior_temperature)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +93,8 @@ class House:
         )
         _check_array("powers", self.powers, (*scenarios, len(self.rectangles)))
         _check_array("exterior temperatures", self.exterior_temperatures, scenarios)
+        for name, values in (("powers", self.powers), ("exterior temperatures", self.exterior_temperatures)):
+            _check_size(f"the largest of the {name}", float(np.abs(values).max()))
         queries = self.query_points.shape[1:2]
         require(queries != () and queries[0] > 0, f"a scenario needs query points; got shape {self.query_points.shape}")
         _check_array("query points", self.query_points, (*scenarios, *queries, 2))
@@ -232,9 +234,13 @@ def _encoded(
     boxes[there] = np.concatenate(rectangles)
     strengths = np.zeros((*exterior_temperatures.shape, there.shape[1]))
     strengths.swapaxes(1, 2)[there] = np.concatenate(powers, 1).T
-    rounded = strengths.astype(np.float32)
-    earlier = (rounded[..., None] == rounded[..., None, :]) & np.tri(there.shape[1], k=-1, dtype=bool)  # and of equal power
-    strengths *= 1 + _APART * earlier.sum(-1)
+    for _ in range(there.shape[1]):  # what is made a little larger may meet the next one
+        rounded = strengths.astype(np.float32)
+        earlier = (rounded[..., None] == rounded[..., None, :]) & np.tri(there.shape[1], k=-1, dtype=bool)  # of equal power
+        earlier &= rounded[..., None] != 0
+        if not earlier.any():
+            break
+        strengths *= 1 + _APART * earlier.sum(-1)
     lower, upper = boxes[..., :2, None], boxes[..., 2:, None]  # houses, heaters, 2, 1
     lines = lower + (upper - lower) * _HALVES  # houses, heaters, 2, 3: the x and the y of a heater's samples
     least, most = lower[:, :, None], upper[:, :, None]
@@ -271,7 +277,13 @@ def _check_rectangle(x0: float, y0: float, x1: float, y1: float) -> None:
     received = f"got x0={x0}, y0={y0}, x1={x1}, y1={y1}"
     require(all(map(math.isfinite, (x0, y0, x1, y1))), f"a heater's coordinates must be finite; {received}")
     require(x0 < x1 and y0 < y1, f"a heater needs x0 < x1 and y0 < y1; {received}")
+    require(min(x1 - x0, y1 - y0) >= THINNEST_SIDE, f"a heater's sides must be {THINNEST_SIDE:g} or longer; {received}")
     require(min(x0, y0) >= 0 and max(x1, y1) <= 1, f"a heater must lie in the unit square; {received}")
+
+
+def _check_size(name: str, value: float) -> None:
+    require(math.isfinite(value), f"{name} must be finite; got {value}")
+    require(abs(value) <= LARGEST, f"{name} must be {LARGEST:g} at most, whatever its sign; got {value:g}")
 
 
 def _check_num_heaters(num: int) -> None:

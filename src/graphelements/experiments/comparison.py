@@ -20,7 +20,8 @@ DRAWS = 10_000
 
 @dataclass(frozen=True)
 class Comparison:
-    """Mean errors of two methods at one resolution, their deviations over seeds, the paired difference and ratio, intervals."""
+    """Mean errors of two methods at one resolution, their deviations over seeds, the paired difference and ratio, intervals,
+    and the share of items in which ours errs less."""
 
     resolution: int | str
     ours: float
@@ -33,6 +34,7 @@ class Comparison:
     ratio: float
     ratio_low: float
     ratio_high: float
+    less: float
 
 
 def compared(ours: Sequence[Path], theirs: Sequence[Path], reference: str | None = None) -> list[Comparison]:
@@ -86,6 +88,7 @@ def paired(
         float(first.mean() - second.mean()),
         *_middle(means - other_means),
         *ratios,
+        float((first < second).mean()),
     )
 
 

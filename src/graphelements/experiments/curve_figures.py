@@ -23,7 +23,6 @@ STYLES = {
     "near": ("#332288", "p"),
     "nodes": ("#44AA99", "P"),
     "small": ("#882255", "h"),
-    "paper-moving": ("#F0E442", "<"),
     "np": ("#009E73", "v"),
     "np-tuned": ("#56B4E9", "v"),
     "attention": ("#D55E00", "D"),

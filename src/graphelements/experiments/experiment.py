@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -50,3 +51,17 @@ class Experiment:
     items: str = "houses"
     also: tuple[tuple[str, str], ...] = ()
     beyond: int | None = None
+
+
+def trials(
+    preset: str, always: tuple[str, ...], rates: Sequence[float], changes: Mapping[str, tuple[str, ...]], resolution: int
+) -> list[Curve]:
+    """What a preset is tried with, one curve each: learning rates, and other changes at the first of these rates."""
+    tried = {f"rate {rate:g}": (f"training.learning_rate={rate:g}",) for rate in rates}
+    first = next(iter(tried.values()))
+    tried |= {change: (*first, *settings) for change, settings in changes.items()}
+    names = {change: f"{preset}-{change.replace(',', '').replace(' ', '-')}" for change in tried}
+    return [
+        Curve(names[change], f"{preset}, {change}", preset, (*always, *settings), (resolution,))
+        for change, settings in tried.items()
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .experiment import Curve, Experiment
+from .experiment import Curve, Experiment, trials
 
 SIZES = (2, 3, 4, 5, 6, 7)
 LARGER = (8, 10, 12, 16, 24, 32)
@@ -25,7 +25,6 @@ POISSON_SQUARE = Experiment(
         Curve("near", "ours, near samples heard", "near", resolutions=SIZES + LARGER, in_quick=False),
         Curve("nodes", "ours, nodes alone", "nodes", resolutions=SIZES + LARGER, in_quick=False),
         Curve("small", "ours, small", "small", resolutions=SIZES + LARGER, in_quick=False),
-        Curve("paper-moving", "paper, nodes that learn", "paper-moving", in_quick=False),
         Curve("np", "neural process", "np"),
         Curve("np-tuned", "neural process, tuned", "np-tuned"),
         Curve("attention", "attention", "attention"),
@@ -69,6 +68,7 @@ EVERY = "network.num_heard=54"  # 9 samples of each of at most 6 heaters
 DENSE = ("network.representation=soft_nearest", "network.sharpness=8")
 POSITIONS = ("network.encoder_sees=position", "network.decoder_sees=position")
 MULTISCALE = ("mesh.nested=false", "mesh.edges=multiscale", "network.rounds=6")
+ONE_HOUSE = ("batches.items=1", "batches.scenarios=32", "batches.queries=256", "batches.meshes=1")  # as in the released code
 CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
     "default": {
         "no message passing": ("network.rounds=0",),
@@ -86,6 +86,7 @@ CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
         "no coarser meshes": ("mesh.nested=false",),
         "edges over several scales instead": MULTISCALE,
         "one mesh a step": ("batches.meshes=1",),
+        "one house a step": ONE_HOUSE,
         "grids only": ("batches.random_meshes=0",),
         "up to 16x16 in training": TO_16X16,
         "not cautious": ("network.cautious=false",),
@@ -103,6 +104,7 @@ CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
         "no offsets, positions": POSITIONS,
         "dense soft nearest": DENSE,
         "one mesh a step": ("batches.meshes=1",),
+        "one house a step": ONE_HOUSE,
         "grids only": ("batches.random_meshes=0",),
         "nothing above 7x7": ("batches.large_share=0",),
         "no augmentation": ("batches.symmetries=",),
@@ -132,6 +134,53 @@ DEFAULT_ABLATION = Experiment(
     num_seeds=1,
     baselines=tuple(curve.name for curve in UNCHANGED.values()),
     settings=("training.steps=3000",),  # about 10 minutes of `nodes` on one thread
+    judged_by="validation",
+    labels=LABELS,
+)
+
+SHORT = {"default": 1200, "np-tuned": 4000, "attention": 3000}
+"""Steps of a trial: three to four minutes on a thread."""
+TRIED: dict[str, tuple[tuple[float, ...], dict[str, tuple[str, ...]]]] = {
+    "default": (
+        (0.008, 0.004, 0.016),
+        {
+            "wider": CHANGES["default"]["wider"],
+            "deeper": ("network.decoder_layers=4", "network.ear_layers=3"),
+        },
+    ),
+    "np-tuned": (
+        (0.004, 0.002, 0.008),
+        {
+            "wider": ("network.latent_size=192", "network.encoder_hidden=192,192,192", "network.decoder_hidden=192,192,192,192"),
+            "deeper": (f"network.encoder_hidden={','.join(5 * ['128'])}", f"network.decoder_hidden={','.join(6 * ['128'])}"),
+        },
+    ),
+    "attention": (
+        (0.006, 0.003, 0.012),
+        {
+            "wider": ("network.latent_size=128", "network.hidden_size=256"),
+            "deeper": ("network.num_self_layers=3", "network.num_cross_layers=3"),
+        },
+    ),
+}
+"""What ours and its rivals are tried with: learning rates, the preset's first, and larger networks."""
+
+
+def _trials(preset: str) -> list[Curve]:
+    rates, changes = TRIED[preset]
+    return trials(
+        preset, (f"training.steps={SHORT[preset]}", f"training.validate_every={SHORT[preset]}"), rates, changes, SIZES[-1]
+    )
+
+
+TRIALS = [_trials(preset) for preset in SHORT]
+
+POISSON_TUNING = Experiment(
+    "poisson-tuning",
+    "poisson-square",
+    tuple(curve for of_preset in TRIALS for curve in of_preset),
+    against=tuple((curve.name, first.name) for first, *others in TRIALS for curve in others),
+    num_seeds=1,
     judged_by="validation",
     labels=LABELS,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .experiment import Curve, Experiment
+from .experiment import Curve, Experiment, trials
 
 SIZES = (1, 2, 3, 4)
 PUSHING_LOGS, PUSHING_PIXELS = "pushing-logs", "pushing-pixels"
@@ -77,21 +77,9 @@ LARGER: dict[str, dict[str, tuple[str, ...]]] = {
 
 def _trials(preset: str) -> list[Curve]:
     """The trials of a preset: the same for ours and for each of its rivals."""
-    rates = {f"rate {rate:g}": (f"training.learning_rate={rate:g}",) for rate in RATES[preset]}
-    first = next(iter(rates.values()))
-    others = LARGER[preset] | {"objects not turned": ("batches.symmetries=",)}
-    tried = rates | {change: (*first, *settings) for change, settings in others.items()}
-    steps = (f"training.steps={SHORT[preset]}", f"training.validate_every={SHORT[preset]}", *FIRST.get(preset, ()))
-    return [
-        Curve(
-            f"{preset}-{change.replace(',', '').replace(' ', '-')}",
-            f"{preset}, {change}",
-            preset,
-            (*steps, *settings),
-            SIZES[-1:],
-        )
-        for change, settings in tried.items()
-    ]
+    steps = (f"training.steps={SHORT[preset]}", f"training.validate_every={SHORT[preset]}")
+    changes = LARGER[preset] | {"objects not turned": ("batches.symmetries=",)}
+    return trials(preset, (*steps, *FIRST.get(preset, ())), RATES[preset], changes, SIZES[-1])
 
 
 TRIALS = [_trials(preset) for preset in SHORT]

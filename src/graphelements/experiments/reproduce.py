@@ -26,7 +26,7 @@ from . import poisson_figures, push_figures, sphere_figures
 from .comparison import compared_with, learned
 from .evaluation import save_evaluation
 from .experiment import QUICK, QUICK_LARGEST, Curve, Experiment
-from .poisson_experiments import DEFAULT_ABLATION, OPTIMISED_MESHES, POISSON_ABLATION, POISSON_SQUARE
+from .poisson_experiments import DEFAULT_ABLATION, OPTIMISED_MESHES, POISSON_ABLATION, POISSON_SQUARE, POISSON_TUNING
 from .push_experiments import OBSERVED, OBSERVERS, PUSHING, PUSHING_PIXELS, PUSHING_TUNING
 from .runs import MODEL, Run, completed, differences, settings_of, train
 from .sphere_experiments import POISSON_SPHERE, SCATTERED_SPHERE
@@ -38,6 +38,7 @@ EXPERIMENTS = {
         POISSON_SQUARE,
         POISSON_ABLATION,
         DEFAULT_ABLATION,
+        POISSON_TUNING,
         POISSON_SPHERE,
         SCATTERED_SPHERE,
         PUSHING,

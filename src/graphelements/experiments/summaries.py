@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 AUGMENTATION = "symmetries"  # the setting of batches that says whether training saw symmetries of the data
 OPTIMISED = ", optimised meshes"  # behind the label of a curve
 OPTIMISED_NOTE = "Optimised meshes are judged on the half of the scenarios that did not adapt them, all else on all scenarios."
-MANY_TIMES = 100  # above it a ratio of errors says nothing more
+MANY_TIMES = 1000  # above it a ratio of errors says nothing more
 DOTS = 150  # an inch of a figure
 Summary = dict[str, Any]
 
@@ -82,7 +82,7 @@ def summarised(experiment: Experiment, paths: Mapping[str, Sequence[Path]], orig
 
 def pair_of(ours: str, theirs: str, row: Comparison) -> Summary:
     """A comparison as a summary has it."""
-    kept = {name: getattr(row, name) for name in ("resolution", "difference", "low", "high")}
+    kept = {name: getattr(row, name) for name in ("resolution", "difference", "low", "high", "less")}
     ratios = {name: getattr(row, name) if row.ratio_high < MANY_TIMES else None for name in ("ratio", "ratio_low", "ratio_high")}
     return {"ours": ours, "theirs": theirs} | kept | ratios
 
@@ -219,7 +219,7 @@ def table_of(summary: Summary) -> str:
     if summary["comparisons"]:
         parts += [
             f"Paired differences of the errors, of the seeds that both have, behind x their ratio, in brackets 95 % bootstrap "
-            f"intervals over {summary['houses']['called']}:",
+            f"intervals over {summary['houses']['called']}, and in how many of these the first errs less:",
             _differences(summary),
         ]
     return "\n\n".join(parts) + "\n"
@@ -255,7 +255,8 @@ def _differences(summary: Summary) -> str:
         mesh = names.get(str(row["resolution"]), str(row["resolution"]))
         values = [f"{row[name]:+.{_digits(row['difference'])}f}" for name in ("difference", "low", "high")]
         ratio = "" if row["ratio"] is None else ", x {ratio:.2f} ({ratio_low:.2f} to {ratio_high:.2f})".format_map(row)
-        found[mesh, f"{row['ours']} - {row['theirs']}"] = "{} ({} to {})".format(*values) + ratio
+        text = "{} ({} to {})".format(*values) + ratio + f", less in {row['less']:.0%}"
+        found[mesh, f"{row['ours']} - {row['theirs']}"] = text
     meshes, pairs = (list(dict.fromkeys(key[axis] for key in found)) for axis in (0, 1))
     if len(pairs) > len(meshes):
         return markdown(["pair", *meshes], [[pair, *(found.get((mesh, pair), "") for mesh in meshes)] for pair in pairs])

@@ -61,7 +61,7 @@ def draw_comparison(path: Path, scenario: Scenario, truth: np.ndarray, predictio
     drawn = [
         draw_field(axes[0], truth, scenario, "truth (250 x 250 finite elements)", bounds),
         draw_field(axes[1], prediction, scenario, f"prediction ({mesh.num_nodes} nodes)", bounds),
-        draw_field(axes[2], error, scenario, f"error, MSE {np.mean(error**2):.4f}", (-bound, bound), "RdBu_r"),
+        draw_field(axes[2], error, scenario, f"error, MSE {np.mean(error**2):.2g}", (-bound, bound), "RdBu_r"),
     ]
     draw_mesh(axes[1], mesh)
     for image, beside in zip(drawn, axes, strict=True):
