@@ -53,15 +53,45 @@ class Experiment:
     beyond: int | None = None
 
 
-def trials(
-    preset: str, always: tuple[str, ...], rates: Sequence[float], changes: Mapping[str, tuple[str, ...]], resolution: int
-) -> list[Curve]:
-    """What a preset is tried with, one curve each: learning rates, and other changes at the first of these rates."""
-    tried = {f"rate {rate:g}": (f"training.learning_rate={rate:g}",) for rate in rates}
-    first = next(iter(tried.values()))
-    tried |= {change: (*first, *settings) for change, settings in changes.items()}
-    names = {change: f"{preset}-{change.replace(',', '').replace(' ', '-')}" for change in tried}
-    return [
-        Curve(names[change], f"{preset}, {change}", preset, (*always, *settings), (resolution,))
-        for change, settings in tried.items()
-    ]
+@dataclass(frozen=True)
+class Trials:
+    """What a preset is tried with for so many steps: learning rates, and other changes at the first of these; all of them with
+    the settings `always`."""
+
+    preset: str
+    steps: int
+    rates: tuple[float, ...]
+    changes: Mapping[str, tuple[str, ...]]
+    always: tuple[str, ...] = ()
+
+    def curves(self, resolution: int) -> list[Curve]:
+        """One for each trial."""
+        tried = {f"rate {rate:g}": (f"training.learning_rate={rate:g}",) for rate in self.rates}
+        first = next(iter(tried.values()))
+        tried |= {change: (*first, *settings) for change, settings in self.changes.items()}
+        steps = (f"training.steps={self.steps}", f"training.validate_every={self.steps}", *self.always)
+        return [
+            Curve(
+                f"{self.preset}-{change.replace(',', '').replace(' ', '-')}",
+                f"{self.preset}, {change}",
+                self.preset,
+                (*steps, *settings),
+                (resolution,),
+            )
+            for change, settings in tried.items()
+        ]
+
+
+def tuning(name: str, of: Experiment, trials: Sequence[Trials], resolution: int) -> Experiment:
+    """Trials of presets for an experiment: compared with the first of the same preset, judged by some of the training houses."""
+    curves = [each.curves(resolution) for each in trials]
+    return Experiment(
+        name,
+        of.task,
+        tuple(curve for of_preset in curves for curve in of_preset),
+        against=tuple((curve.name, first.name) for first, *others in curves for curve in others),
+        num_seeds=1,
+        judged_by="validation",
+        labels=of.labels,
+        items=of.items,
+    )

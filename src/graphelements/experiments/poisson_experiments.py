@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .experiment import Curve, Experiment, trials
+from .experiment import Curve, Experiment, Trials, tuning
 
 SIZES = (2, 3, 4, 5, 6, 7)
 LARGER = (8, 10, 12, 16, 24, 32)
@@ -138,49 +138,44 @@ DEFAULT_ABLATION = Experiment(
     labels=LABELS,
 )
 
-SHORT = {"default": 1200, "np-tuned": 4000, "attention": 3000}
-"""Steps of a trial: three to four minutes on a thread."""
-TRIED: dict[str, tuple[tuple[float, ...], dict[str, tuple[str, ...]]]] = {
-    "default": (
-        (0.008, 0.004, 0.016),
-        {
-            "wider": CHANGES["default"]["wider"],
-            "deeper": ("network.decoder_layers=4", "network.ear_layers=3"),
-        },
-    ),
-    "np-tuned": (
-        (0.004, 0.002, 0.008),
-        {
-            "wider": ("network.latent_size=192", "network.encoder_hidden=192,192,192", "network.decoder_hidden=192,192,192,192"),
-            "deeper": (f"network.encoder_hidden={','.join(5 * ['128'])}", f"network.decoder_hidden={','.join(6 * ['128'])}"),
-        },
-    ),
-    "attention": (
-        (0.006, 0.003, 0.012),
-        {
-            "wider": ("network.latent_size=128", "network.hidden_size=256"),
-            "deeper": ("network.num_self_layers=3", "network.num_cross_layers=3"),
-        },
-    ),
-}
-"""What ours and its rivals are tried with: learning rates, the preset's first, and larger networks."""
-
-
-def _trials(preset: str) -> list[Curve]:
-    rates, changes = TRIED[preset]
-    return trials(
-        preset, (f"training.steps={SHORT[preset]}", f"training.validate_every={SHORT[preset]}"), rates, changes, SIZES[-1]
-    )
-
-
-TRIALS = [_trials(preset) for preset in SHORT]
-
-POISSON_TUNING = Experiment(
+POISSON_TUNING = tuning(  # two to five minutes a trial on a thread
     "poisson-tuning",
-    "poisson-square",
-    tuple(curve for of_preset in TRIALS for curve in of_preset),
-    against=tuple((curve.name, first.name) for first, *others in TRIALS for curve in others),
-    num_seeds=1,
-    judged_by="validation",
-    labels=LABELS,
+    POISSON_SQUARE,
+    (
+        Trials(
+            "default",
+            1200,
+            (0.008, 0.004, 0.016),
+            {
+                "wider": CHANGES["default"]["wider"],
+                "deeper": ("network.decoder_layers=4", "network.ear_layers=3"),
+            },
+        ),
+        Trials(
+            "np-tuned",
+            4000,
+            (0.004, 0.002, 0.008),
+            {
+                "wider": (
+                    "network.latent_size=192",
+                    "network.encoder_hidden=192,192,192",
+                    "network.decoder_hidden=192,192,192,192",
+                ),
+                "deeper": (
+                    f"network.encoder_hidden={','.join(5 * ['128'])}",
+                    f"network.decoder_hidden={','.join(6 * ['128'])}",
+                ),
+            },
+        ),
+        Trials(
+            "attention",
+            3000,
+            (0.006, 0.003, 0.012),
+            {
+                "wider": ("network.latent_size=128", "network.hidden_size=256"),
+                "deeper": ("network.num_self_layers=3", "network.num_cross_layers=3"),
+            },
+        ),
+    ),
+    SIZES[-1],
 )

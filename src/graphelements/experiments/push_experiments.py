@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .experiment import Curve, Experiment, trials
+from .experiment import Curve, Experiment, Trials, tuning
 
 SIZES = (1, 2, 3, 4)
 PUSHING_LOGS, PUSHING_PIXELS = "pushing-logs", "pushing-pixels"
@@ -75,22 +75,11 @@ LARGER: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def _trials(preset: str) -> list[Curve]:
-    """The trials of a preset: the same for ours and for each of its rivals."""
-    steps = (f"training.steps={SHORT[preset]}", f"training.validate_every={SHORT[preset]}")
-    changes = LARGER[preset] | {"objects not turned": ("batches.symmetries=",)}
-    return trials(preset, (*steps, *FIRST.get(preset, ())), RATES[preset], changes, SIZES[-1])
+NOT_TURNED = {"objects not turned": ("batches.symmetries=",)}
 
-
-TRIALS = [_trials(preset) for preset in SHORT]
-
-PUSHING_TUNING = Experiment(
+PUSHING_TUNING = tuning(
     "pushing-tuning",
-    "pushing",
-    tuple(curve for trials in TRIALS for curve in trials),
-    against=tuple((curve.name, first.name) for first, *others in TRIALS for curve in others),
-    num_seeds=1,
-    judged_by="validation",
-    labels=PUSHING.labels,
-    items=PUSHING.items,
+    PUSHING,
+    [Trials(name, SHORT[name], RATES[name], LARGER[name] | NOT_TURNED, FIRST.get(name, ())) for name in SHORT],
+    SIZES[-1],
 )
