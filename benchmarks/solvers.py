@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -146,15 +145,11 @@ def _from_scratch(houses: Sequence[House]) -> np.ndarray:
 def _times(
     methods: Mapping[Method, Callable[[Sequence[House]], object]], groups: Sequence[Sequence[House]], repeats: int
 ) -> dict[Method, float]:
-    """Median milliseconds a scenario; every call takes the next group."""
-
-    def next_group(answer: Callable[[Sequence[House]], object]) -> Callable[[], object]:
-        turns = cycle(groups)
-        return lambda: answer(next(turns))
-
+    """Median milliseconds a scenario of steady work: in every turn a method goes through all groups."""
     names = {f"{name} {size}": (name, size) for name, size in methods}
-    times = medians({text: next_group(methods[key]) for text, key in names.items()}, repeats)
-    return {key: times[text] / len(groups[0]) for text, key in names.items()}
+    run = {text: lambda answer=methods[key]: [answer(some) for some in groups] for text, key in names.items()}
+    times = medians(run, repeats)
+    return {key: times[text] / sum(map(len, groups)) for text, key in names.items()}
 
 
 def _best(results: dict[str, Any], network: str, size: int) -> dict[str, Any]:
@@ -248,7 +243,7 @@ def _draw_curve(axis: Axes, points: list[dict[str, Any]], kind: str, method: str
     x, y = [p[kind] for p in best], [p["mse"] for p in best]
     axis.plot(x, y, "o-", color=colour, label=method, linewidth=2.4 if ours else 1.4, markersize=7 if ours else 4.5)
     for p in alone:
-        axis.plot(p[kind], p["mse"], "*", color=colour, markersize=13, label=f"{p['method']}, {p['size']}x{p['size']}")
+        axis.plot(p[kind], p["mse"], "*", color=colour, markersize=13, label=f"{method} as a whole, {p['size']}x{p['size']}")
     for p in best:
         if not ours or p["size"] in (sizes[0], 7, sizes[-1]):  # errors of networks hardly depend on it
             axis.annotate(str(p["size"]), (p[kind], p["mse"]), (4, 4), textcoords="offset points", fontsize=8, color=colour)
