@@ -146,9 +146,12 @@ def _times(
     methods: Mapping[Method, Callable[[Sequence[House]], object]], groups: Sequence[Sequence[House]], repeats: int
 ) -> dict[Method, float]:
     """Median milliseconds a scenario of steady work: in every turn a method goes through all groups."""
+
+    def steadily(answer: Callable[[Sequence[House]], object]) -> Callable[[], object]:
+        return lambda: [answer(some) for some in groups]
+
     names = {f"{name} {size}": (name, size) for name, size in methods}
-    run = {text: lambda answer=methods[key]: [answer(some) for some in groups] for text, key in names.items()}
-    times = medians(run, repeats)
+    times = medians({text: steadily(methods[key]) for text, key in names.items()}, repeats)
     return {key: times[text] / sum(map(len, groups)) for text, key in names.items()}
 
 
