@@ -67,7 +67,7 @@ def test_the_command_prints_a_row_for_each_resolution(tmp_path: Path) -> None:
     assert outcome.code == 0
     assert "4x4" in outcome.out
     assert "7x7" in outcome.out
-    assert "-0.2500" in outcome.out
+    assert "-0.25" in outcome.out
     assert "0.38" in outcome.out  # of their error
     assert "0.33 to 0.40" in outcome.out
 

@@ -27,7 +27,7 @@ def compare(
     from ..experiments.comparison import compared
 
     def mean(value: float, spread: float) -> str:
-        return f"{value:.4f}" if math.isnan(spread) else f"{value:.4f} ± {spread:.4f}"
+        return f"{value:.3g}" if math.isnan(spread) else f"{value:.3g} ± {spread:.1g}"
 
     table = Table("nodes", "ours", "theirs", "ours - theirs", "ours / theirs", "ours less in", caption="below: 95 % over houses")
     for row in compared(ours, theirs):
@@ -35,7 +35,7 @@ def compare(
             row.resolution if isinstance(row.resolution, str) else f"{row.resolution}x{row.resolution}",
             mean(row.ours, row.ours_spread),
             mean(row.theirs, row.theirs_spread),
-            f"{row.difference:+.4f}\n{row.low:+.4f} to {row.high:+.4f}",
+            f"{row.difference:+.3g}\n{row.low:+.2g} to {row.high:+.2g}",
             f"{row.ratio:.2f}\n{row.ratio_low:.2f} to {row.ratio_high:.2f}",
             f"{row.less:.0%}",
         )
