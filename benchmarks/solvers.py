@@ -236,17 +236,18 @@ def draw(results: list[dict[str, Any]]) -> Figure:
 
 
 def _draw_curve(axis: Axes, points: list[dict[str, Any]], kind: str, method: str, colour: str) -> None:
-    """The points of a method by size; where there is more than one way to run all sizes, the faster. A way to run a single size
-    stands apart from them."""
+    """The points of a method by size; where there is more than one way to run a size, the faster. A way for one size alone stands
+    apart."""
     sizes, ours = sorted({p["size"] for p in points}), method in NETWORKS
     ways = {way: [p for p in points if p["method"] == way] for way in dict.fromkeys(p["method"] for p in points)}
-    alone = [p for of_way in ways.values() if len(of_way) < len(sizes) for p in of_way]
+    alone = [of_way[0] for of_way in ways.values() if len(of_way) == 1 < len(sizes)]
     rest = [p for p in points if p not in alone]
     best = [min((p for p in rest if p["size"] == size), key=lambda p: p[kind]) for size in sizes]
     x, y = [p[kind] for p in best], [p["mse"] for p in best]
     axis.plot(x, y, "o-", color=colour, label=method, linewidth=2.4 if ours else 1.4, markersize=7 if ours else 4.5)
     for p in alone:
-        axis.plot(p[kind], p["mse"], "*", color=colour, markersize=13, label=f"{method} as a whole, {p['size']}x{p['size']}")
+        label = f"{p['method'].replace(', compiled', '')}, {p['size']}x{p['size']}"
+        axis.plot(p[kind], p["mse"], "*", color=colour, markersize=13, label=label)
     for p in best:
         if not ours or p["size"] in (sizes[0], 7, sizes[-1]):  # errors of networks hardly depend on it
             axis.annotate(str(p["size"]), (p[kind], p["mse"]), (4, 4), textcoords="offset points", fontsize=8, color=colour)

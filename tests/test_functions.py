@@ -49,6 +49,12 @@ def test_a_good_batch_is_accepted():
     SPECIFICATION.validate(with_input(torch.tensor([[0.0, 1.0]]), torch.zeros(1, 2)))
 
 
+def test_values_may_have_gradients():
+    batch = good_batch()
+    heat = replace(batch.inputs["heat"], values=batch.inputs["heat"].values.clone().requires_grad_())
+    SPECIFICATION.validate(replace(batch, inputs={"heat": heat}))
+
+
 INF, NAN = torch.inf, torch.nan
 MALFORMED = {
     "double values": (

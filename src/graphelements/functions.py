@@ -99,7 +99,7 @@ class SFT:
                 require(not hasattr(taken, name), f"torch modules use this name themselves, choose another name; got {name!r}")
 
     def validate(self, batch: SFTBatch, dtype: torch.dtype = torch.float32, space: Space | None = None) -> None:
-        """Check names, channels, types, finiteness and places of a batch once, at the boundary; raise `InputError` if wrong.
+        """Check names, channels, types, sizes and places of a batch once, at the boundary; raise `InputError` if wrong.
 
         Places must lie in `space`, which is this SFT's if not given.
         """
@@ -143,7 +143,7 @@ class SFT:
 
     def _check(self, name: str, what: str, values: Tensor, channels: int) -> None:
         require(values.shape[-1] == channels, f"{what} of {name!r} need {channels} channels; got {values.shape[-1]}")
-        low, high = map(float, values.aminmax()) if values.numel() else (0.0, 0.0)
+        low, high = torch.stack(values.detach().aminmax()).tolist() if values.numel() else (0.0, 0.0)
         require(
             math.isfinite(low) and math.isfinite(high),
             f"{what} of {name!r} must be finite; found NaN or infinity, remove those rows",

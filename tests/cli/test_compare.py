@@ -69,6 +69,8 @@ def test_the_command_prints_a_row_for_each_resolution(tmp_path: Path) -> None:
     assert "7x7" in outcome.out
     assert "-0.25" in outcome.out
     assert "0.38" in outcome.out  # of their error
+    assert "ours less in" in " ".join(outcome.out.split())
+    assert "100%" in outcome.out
     assert "0.33 to 0.40" in outcome.out
 
 

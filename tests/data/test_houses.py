@@ -45,7 +45,7 @@ def a_house(**changes: object) -> House:
         ((0.1, 0.1, 0.2, 1.1, 1.0), "unit square"),
         ((0.1, float("nan"), 0.2, 0.3, 1.0), "finite"),
         ((0.1, 0.1, 0.2, 0.3, float("inf")), "finite"),
-        ((0.1, 0.1, 0.2, 0.3, -1e16), "power must be 1e.15 at most, whatever its sign; got -1e.16"),
+        ((0.1, 0.1, 0.2, 0.3, -1e16), "power must be 1e.12 at most, whatever its sign; got -1e.16"),
         ((0.1, 0.1, 0.1 + 1e-10, 0.2, 1.0), "sides must be 1e-06 or longer"),
     ],
 )
@@ -74,8 +74,8 @@ def test_a_scenario_needs_a_finite_exterior_temperature() -> None:
         ({"rectangles": np.zeros((1, 3))}, "shape"),
         ({"powers": np.zeros((2, 2))}, "powers need shape"),
         ({"powers": np.full((2, 1), np.nan)}, "powers must be finite"),
-        ({"powers": np.full((2, 1), -1e39)}, "largest of the powers must be 1e.15 at most"),
-        ({"exterior_temperatures": np.full(2, 1e22)}, "largest of the exterior temperatures must be 1e.15 at most"),
+        ({"powers": np.full((2, 1), -1e39)}, "largest of the powers must be 1e.12 at most"),
+        ({"exterior_temperatures": np.full(2, 1e22)}, "largest of the exterior temperatures must be 1e.12 at most"),
         ({"exterior_temperatures": np.zeros(3)}, "shape"),
         ({"exterior_temperatures": np.zeros(0)}, "one exterior temperature per scenario"),
         ({"query_points": np.full((2, 4, 3), 0.5)}, "query points need shape"),
@@ -161,7 +161,7 @@ def test_heaters_of_equal_power_differ_by_millionths() -> None:
     assert (third == third[0, 0]).all()
 
 
-@pytest.mark.parametrize("power", [300.0, -1e-30, 1e14])
+@pytest.mark.parametrize("power", [300.0, -1e-30, 1e11])
 def test_what_is_set_apart_meets_no_third_power(power: float) -> None:
     powers = (power, power, power * (1 + 1e-6), power * (1 + 2e-6), power)
     values = powers_of(*(Heater(0.1 + i / 6, 0.2, 0.2 + i / 6, 0.4, each) for i, each in enumerate(powers)))[:, 0, 0]

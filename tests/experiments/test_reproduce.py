@@ -17,6 +17,7 @@ from graphelements.data.houses import Houses
 from graphelements.data.random_houses import HouseDistribution, draw_houses
 from graphelements.errors import InputError
 from graphelements.experiments import reproduce
+from graphelements.experiments.experiment import Trials, tuning
 from graphelements.experiments.reproduce import (
     Cell,
     Reproduction,
@@ -105,6 +106,20 @@ def test_every_curve_of_the_other_tasks_has_a_configuration_of_its_own_and_a_qui
         steps = {config.training.steps for config in configs}
         assert len(set(configs)) == len(configs)
         assert steps == {300} if quick else 300 not in steps
+
+
+def test_trials_are_rates_and_then_changes_at_the_first_of_them() -> None:
+    trials = Trials("np", 70, (0.1, 0.25), {"wider, at last": ("network.latent_size=9",)}, always=("batches.items=3",))
+    experiment = tuning("some", get_experiment("pushing"), [trials], 4)
+    assert [curve.name for curve in experiment.curves] == ["np-rate-0.1", "np-rate-0.25", "np-wider-at-last"]
+    steps = ("training.steps=70", "training.validate_every=70", "batches.items=3")
+    assert [curve.settings for curve in experiment.curves] == [
+        (*steps, "training.learning_rate=0.1"),
+        (*steps, "training.learning_rate=0.25"),
+        (*steps, "training.learning_rate=0.1", "network.latent_size=9"),
+    ]
+    assert experiment.against == (("np-rate-0.25", "np-rate-0.1"), ("np-wider-at-last", "np-rate-0.1"))
+    assert (experiment.task, experiment.items, experiment.judged_by) == ("pushing", "objects", "validation")
 
 
 def test_the_deep_neural_process_has_twice_the_hidden_layers(work: Reproduction) -> None:

@@ -13,6 +13,8 @@ from graphelements.experiments.poisson_experiments import DEFAULT_ABLATION, POIS
 from graphelements.experiments.reproduce import EXPERIMENTS
 from graphelements.experiments.summaries import Summary, summarised, table_of
 
+RESULTS = Path(__file__).parents[2] / "results"
+
 
 def summary_of(folder: Path, name: str, num_seeds: int = 2) -> Summary:
     paths = write_all(folder, EXPERIMENTS[name], num_seeds)
@@ -52,6 +54,19 @@ def test_small_deviations_are_seen(tmp_path: Path) -> None:
 def test_a_single_seed_has_no_deviation(tmp_path: Path) -> None:
     table = table_of(summary_of(tmp_path, "poisson-square", num_seeds=1))
     assert row(table, "paper, soft nearest")[:3] == ["paper, soft nearest", "1", "0.500"]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_recorded_tables_are_made_of_recorded_results(name: str) -> None:
+    folder, experiment = RESULTS / name, EXPERIMENTS[name]
+    recorded = json.loads((folder / "summary.json").read_text())
+    paths = {c.name: sorted(folder.glob(f"{c.name}-[0-9].json")) for c in experiment.curves}
+    known = {curve: files for curve, files in paths.items() if files}
+    made = summarised(experiment, known, recorded["houses"]["origin"], recorded["houses"]["data"], recorded["quick"])
+    beside = {"optimised": recorded["optimised"], "references": recorded["references"]}  # also of other experiments
+    others = [pair for pair in recorded["comparisons"] if pair["ours"] in recorded["references"]]
+    assert made | beside | {"comparisons": made["comparisons"] + others} == recorded
+    assert table_of(recorded) == (folder / "table.md").read_text()
 
 
 def test_what_was_not_run_is_not_in_the_table(tmp_path: Path) -> None:

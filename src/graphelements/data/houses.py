@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..errors import require
-from ..functions import LARGEST, SFT, InputFunction, OutputFunction
+from ..functions import SFT, InputFunction, OutputFunction
 from ..samples import FunctionSamples, Queries, SFTBatch
 from ..spaces import Box
 
@@ -31,7 +31,9 @@ NUM_SAMPLES = 64
 SAMPLES_PER_HEATER = 9
 MAX_HEATERS = 6  # leaves at least 10 samples for the border
 
-THINNEST_SIDE = 1e-6
+THINNEST_SIDE = 1e-6  # far above `_SLACK`
+MOST = 1e12
+"""Powers and temperatures are no larger, which is well within what networks take (`LARGEST`)."""
 
 _HALVES = np.array([0.0, 0.5, 1.0])  # where a heater is sampled, along x and along y
 _SLACK = 1e-9  # 0.8 + 0.07 is 0.8699999999999999 in the authors' files
@@ -211,7 +213,7 @@ def encode(scenario: Scenario) -> dict[str, FunctionSamples]:
     Values keep their units: the power C on heaters (the authors' files divide it by 768; here the network normalises),
     the temperature T on the border. Where heaters overlap, a sample has the power of the last heater that covers
     its place, edges included: it is a sample of the function, not of the heater that put it there. Heaters that only
-    touch each other keep their samples. Of heaters of equal power the later ones have a millionth more, so that
+    touch each other keep their samples. Of heaters of equal power the later ones have some millionths more, so that
     `sample_boxes`, which makes one of equal samples, tells them apart.
     """
     rectangles = np.array([h.rectangle for h in scenario.heaters])
@@ -277,13 +279,13 @@ def _check_rectangle(x0: float, y0: float, x1: float, y1: float) -> None:
     received = f"got x0={x0}, y0={y0}, x1={x1}, y1={y1}"
     require(all(map(math.isfinite, (x0, y0, x1, y1))), f"a heater's coordinates must be finite; {received}")
     require(x0 < x1 and y0 < y1, f"a heater needs x0 < x1 and y0 < y1; {received}")
-    require(min(x1 - x0, y1 - y0) >= THINNEST_SIDE, f"a heater's sides must be {THINNEST_SIDE:g} or longer; {received}")
+    require(min(x1 - x0, y1 - y0) > THINNEST_SIDE - _SLACK, f"a heater's sides must be {THINNEST_SIDE:g} or longer; {received}")
     require(min(x0, y0) >= 0 and max(x1, y1) <= 1, f"a heater must lie in the unit square; {received}")
 
 
 def _check_size(name: str, value: float) -> None:
     require(math.isfinite(value), f"{name} must be finite; got {value}")
-    require(abs(value) <= LARGEST, f"{name} must be {LARGEST:g} at most, whatever its sign; got {value:g}")
+    require(abs(value) <= MOST, f"{name} must be {MOST:g} at most, whatever its sign; got {value:g}")
 
 
 def _check_num_heaters(num: int) -> None:

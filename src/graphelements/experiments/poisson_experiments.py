@@ -68,7 +68,12 @@ EVERY = "network.num_heard=54"  # 9 samples of each of at most 6 heaters
 DENSE = ("network.representation=soft_nearest", "network.sharpness=8")
 POSITIONS = ("network.encoder_sees=position", "network.decoder_sees=position")
 MULTISCALE = ("mesh.nested=false", "mesh.edges=multiscale", "network.rounds=6")
-ONE_HOUSE = ("batches.items=1", "batches.scenarios=32", "batches.queries=256", "batches.meshes=1")  # as in the released code
+ONE_HOUSE = (
+    "batches.items=1",
+    "batches.scenarios=32",
+    "batches.queries=256",
+    "batches.meshes=1",
+)  # as the released code
 CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
     "default": {
         "no message passing": ("network.rounds=0",),
@@ -138,7 +143,7 @@ DEFAULT_ABLATION = Experiment(
     labels=LABELS,
 )
 
-POISSON_TUNING = tuning(  # two to five minutes a trial on a thread
+POISSON_TUNING = tuning(  # one to six minutes a trial on a thread
     "poisson-tuning",
     POISSON_SQUARE,
     (

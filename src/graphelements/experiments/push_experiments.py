@@ -48,38 +48,44 @@ PUSHING = Experiment(
     also=(("-measured", "against measured motion"),),
 )
 
-SHORT = {"default": 600, "np-tuned": 700, "attention": 1100}
-"""Steps of a trial: two minutes on a thread."""
-RATES = {
-    "default": (0.005, 0.0025, 0.01, 0.02),
-    "np-tuned": (0.004, 0.002, 0.008, 0.016),
-    "attention": (0.006, 0.003, 0.012, 0.024),
-}
-"""Learning rates; other trials have the first, and all are compared with it."""
-FIRST = {"attention": ("network.latent_size=64", "network.hidden_size=128")}
-"""What trials begin with, where the preset has changed because of them."""
-LARGER: dict[str, dict[str, tuple[str, ...]]] = {
-    "default": {
-        "wider": ("network.latent_size=192", "network.encoder_hidden=288", "network.decoder_hidden=288"),
-        "deeper": ("network.decoder_layers=6",),
-    },
-    "np-tuned": {
-        "wider": ("network.latent_size=288", "network.encoder_hidden=288,288", "network.decoder_hidden=288"),
-        "deeper": ("network.decoder_layers=6",),
-    },
-    "attention": {
-        "wider": ("network.latent_size=96", "network.hidden_size=192"),
-        "wider, rate 0.012": ("network.latent_size=96", "network.hidden_size=192", "training.learning_rate=0.012"),
-        "deeper": ("network.num_self_layers=3", "network.num_cross_layers=3"),
-    },
-}
-
-
 NOT_TURNED = {"objects not turned": ("batches.symmetries=",)}
 
-PUSHING_TUNING = tuning(
+PUSHING_TUNING = tuning(  # two minutes a trial on a thread
     "pushing-tuning",
     PUSHING,
-    [Trials(name, SHORT[name], RATES[name], LARGER[name] | NOT_TURNED, FIRST.get(name, ())) for name in SHORT],
+    (
+        Trials(
+            "default",
+            600,
+            (0.005, 0.0025, 0.01, 0.02),
+            {
+                "wider": ("network.latent_size=192", "network.encoder_hidden=288", "network.decoder_hidden=288"),
+                "deeper": ("network.decoder_layers=6",),
+                **NOT_TURNED,
+            },
+        ),
+        Trials(
+            "np-tuned",
+            700,
+            (0.004, 0.002, 0.008, 0.016),
+            {
+                "wider": ("network.latent_size=288", "network.encoder_hidden=288,288", "network.decoder_hidden=288"),
+                "deeper": ("network.decoder_layers=6",),
+                **NOT_TURNED,
+            },
+        ),
+        Trials(
+            "attention",
+            1100,
+            (0.006, 0.003, 0.012, 0.024),
+            {
+                "wider": ("network.latent_size=96", "network.hidden_size=192"),
+                "wider, rate 0.012": ("network.latent_size=96", "network.hidden_size=192", "training.learning_rate=0.012"),
+                "deeper": ("network.num_self_layers=3", "network.num_cross_layers=3"),
+                **NOT_TURNED,
+            },
+            always=("network.latent_size=64", "network.hidden_size=128"),  # the preset has changed because of these trials
+        ),
+    ),
     SIZES[-1],
 )
